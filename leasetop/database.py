@@ -1,0 +1,263 @@
+"""Connections to PostgreSQL, short transactions on them, and the server's errors in words.
+
+Two kinds of transaction exist: `reading` (REPEATABLE READ, READ ONLY, so that all figures of one screen agree) and
+`acting` (READ COMMITTED). Each has a connection of its own, made when first needed and made anew when it broke. All
+session settings are SET LOCAL inside the transaction and prepared statements are off, so that a transaction pooler
+in between changes nothing. Passwords never leave this module.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import psycopg
+from psycopg import conninfo, pq, sql
+from psycopg.abc import Buffer
+from psycopg.types.datetime import TimestamptzLoader
+
+from leasetop.errors import DsnError, LeasetopError, Refused, Unreachable
+from leasetop.model import ALWAYS, NEVER
+
+Row = Mapping[str, Any]
+"""A row as it enters; rows become model objects in queue.py and nowhere else."""
+
+CONNECT_TIMEOUT = timedelta(seconds=5)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long the database may take for us before it is to give up by itself."""
+
+    statement: timedelta = timedelta(seconds=5)
+    lock: timedelta = timedelta(seconds=2)
+    idle: timedelta = timedelta(seconds=10)
+
+    def settings(self) -> dict[str, str]:
+        """The same as settings of a transaction, with what makes every server answer in the same format."""
+        return {
+            "statement_timeout": _milliseconds(self.statement),
+            "lock_timeout": _milliseconds(self.lock),
+            "idle_in_transaction_session_timeout": _milliseconds(self.idle),
+            "TimeZone": "UTC",
+            "DateStyle": "ISO, MDY",
+            "IntervalStyle": "postgres",
+            "extra_float_digits": "1",
+            # A screen that refreshes must not take a second core; and an Append then keeps the order of its arms.
+            "max_parallel_workers_per_gather": "0",
+        }
+
+
+def _milliseconds(span: timedelta) -> str:
+    return str(max(1, round(span.total_seconds() * 1000)))
+
+
+class _ClampedTimestamptz(TimestamptzLoader):
+    """PostgreSQL's infinity, years beyond 9999 and BC become NEVER and ALWAYS instead of an error."""
+
+    def load(self, data: Buffer) -> datetime:
+        try:
+            return super().load(data)
+        except psycopg.DataError:
+            written = bytes(data)
+            return ALWAYS if written.startswith(b"-") or written.endswith(b"BC") else NEVER
+
+
+def parse(dsn: str | None) -> dict[str, str]:
+    """A URI or key=value string -> libpq's parameters; None -> none, libpq's own environment counts.
+
+    Raises DsnError. What was given is never repeated: it may hold a password.
+    """
+    if dsn is None:
+        return {}
+    try:
+        found = conninfo.conninfo_to_dict(dsn)
+    except psycopg.ProgrammingError as error:
+        raise DsnError(
+            "--dsn is neither a postgresql://user@host:port/database URI nor key=value pairs such as "
+            f"'host=db1 dbname=pay user=ops' ({_kind(str(error))})"
+        ) from None
+    return {key: str(value) for key, value in found.items() if value is not None}
+
+
+def _kind(message: str) -> str:
+    # libpq quotes the offending piece, which may be the password: keep what stands before the first quote.
+    return message.split('"')[0].strip(" :") or "it cannot be parsed"
+
+
+def parameters(dsn: str | None, application: str) -> dict[str, str]:
+    """Everything for psycopg's connect: the DSN, our name, and a time-out where nobody set one."""
+    found = parse(dsn)
+    if "connect_timeout" not in found and "PGCONNECT_TIMEOUT" not in os.environ:
+        found["connect_timeout"] = str(round(CONNECT_TIMEOUT.total_seconds()))
+    return found | {"application_name": application}
+
+
+def connect(dsn: str | None, application: str) -> psycopg.Connection:
+    """A plain connection in autocommit mode, for one process that works through its own statements.
+
+    Raises Unreachable with the reason in words.
+    """
+    try:
+        made = psycopg.connect(**parameters(dsn, application), autocommit=True)  # type: ignore[arg-type]
+    except psycopg.OperationalError as error:
+        raise unreachable(error) from None
+    made.adapters.register_loader("timestamptz", _ClampedTimestamptz)
+    return made
+
+
+class Database:
+    """The screen's and the commands' way to the server: short transactions, each kind on a connection of its own."""
+
+    def __init__(
+        self,
+        dsn: str | None,
+        *,
+        application: str = "leasetop",
+        read_only: bool = False,
+        limits: Limits | None = None,
+    ) -> None:
+        self._parameters = parameters(dsn, application)
+        self._read_only = read_only
+        self._limits = limits or Limits()
+        self._lines: dict[str, psycopg.AsyncConnection] = {}
+        self._locks = {"reading": asyncio.Lock(), "acting": asyncio.Lock()}
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncIterator[psycopg.AsyncConnection]:
+        """One transaction in which all reads agree with each other. Raises Unreachable or Refused."""
+        async with self._transaction("reading", "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY") as connection:
+            yield connection
+
+    @asynccontextmanager
+    async def acting(self) -> AsyncIterator[psycopg.AsyncConnection]:
+        """One transaction that may write, rolled back on any error. Raises Unreachable or Refused."""
+        mode = "READ ONLY" if self._read_only else "READ WRITE"
+        async with self._transaction("acting", f"BEGIN ISOLATION LEVEL READ COMMITTED, {mode}") as connection:
+            yield connection
+
+    async def close(self) -> None:
+        """Closes both connections; the next transaction would open them again."""
+        for connection in self._lines.values():
+            await connection.close()
+        self._lines.clear()
+
+    @asynccontextmanager
+    async def _transaction(self, kind: str, begin: str) -> AsyncIterator[psycopg.AsyncConnection]:
+        async with self._locks[kind]:
+            connection = await self._line(kind)
+            try:
+                # One round trip for the beginning: the pipeline sends both before it waits.
+                async with connection.pipeline():
+                    await connection.execute(begin.encode())
+                    await connection.execute(*_set_local(self._limits.settings()))
+                yield connection
+                await connection.execute(b"COMMIT")
+            except psycopg.Error as error:
+                await self._give_up(connection)
+                raise in_words(error) from error
+            except BaseException:
+                await self._give_up(connection)
+                raise
+
+    async def _line(self, kind: str) -> psycopg.AsyncConnection:
+        connection = self._lines.get(kind)
+        if connection is not None and not connection.closed and not connection.broken:
+            return connection
+        try:
+            made = await psycopg.AsyncConnection.connect(
+                **self._parameters,  # type: ignore[arg-type]
+                autocommit=True,
+                prepare_threshold=None,
+            )
+        except psycopg.OperationalError as error:
+            raise unreachable(error) from None
+        made.adapters.register_loader("timestamptz", _ClampedTimestamptz)
+        self._lines[kind] = made
+        return made
+
+    async def _give_up(self, connection: psycopg.AsyncConnection) -> None:
+        """Back to idle after an error; a connection that cannot get there is closed and made anew next time."""
+        try:
+            if connection.info.transaction_status in (
+                pq.TransactionStatus.INTRANS,
+                pq.TransactionStatus.INERROR,
+            ):
+                await connection.execute(b"ROLLBACK")
+        except psycopg.Error:
+            await connection.close()
+        if connection.info.transaction_status is not pq.TransactionStatus.IDLE:
+            await connection.close()
+
+
+def _set_local(settings: Mapping[str, str]) -> tuple[sql.Composed, list[str]]:
+    call = sql.SQL("set_config({}, %s, true)")
+    calls = sql.SQL(", ").join(call.format(sql.Literal(name)) for name in settings)
+    return sql.SQL("SELECT ") + calls, list(settings.values())
+
+
+def unreachable(error: psycopg.Error) -> Unreachable:
+    """Why no connection came about, and what to do, in one line."""
+    message = " ".join(str(error).split())
+    for sign, advice in _CONNECT_ADVICE:
+        if sign in message:
+            return Unreachable(f"{_short(message)} - {advice}")
+    return Unreachable(f"{_short(message)} - check --dsn or PGHOST, PGPORT, PGUSER, PGDATABASE")
+
+
+_CONNECT_ADVICE = (
+    ("password authentication failed", "check the user and PGPASSWORD or the password file (~/.pgpass)"),
+    ("no password supplied", "set PGPASSWORD, or add the server to the password file (~/.pgpass)"),
+    ("does not exist", "check the database and user names in --dsn"),
+    ("Connection refused", "nothing listens there: check host and port, and that the server runs"),
+    ("No such file or directory", "no server on that socket: give --dsn, or start one with: leasetop demo"),
+    ("could not translate host name", "check the host name in --dsn"),
+    ("failed to resolve host", "check the host name in --dsn"),
+    ("timeout expired", "the host does not answer: check the address and the firewall"),
+    ("too many clients", "the server has no connection left: free one or raise max_connections"),
+    ("remaining connection slots", "the server has no connection left: free one or raise max_connections"),
+    ("pg_hba.conf", "the server does not let this user in from here: check pg_hba.conf"),
+    ("is starting up", "the server is starting: wait a moment"),
+    ("is shutting down", "the server is stopping: wait, or start it again"),
+)
+
+
+def _short(message: str) -> str:
+    # libpq tries each address of a host and says so for each: the first says enough.
+    first = message.split(" Multiple connection attempts failed", maxsplit=1)[0]
+    first = first.replace("connection failed: ", "", 1).replace("Is the server running", "- is the server running")
+    return f"no connection to PostgreSQL: {first[:300]}"
+
+
+def in_words(error: psycopg.Error) -> LeasetopError:
+    """The server's error as one line for the operator. A lost connection becomes Unreachable, the rest Refused."""
+    code = error.sqlstate
+    if code is None or code.startswith(("08", "57P0")):
+        if isinstance(error, psycopg.OperationalError):
+            return Unreachable(f"the connection to PostgreSQL is lost: {_first_line(error)}")
+        return Refused(_first_line(error))
+    said = error.diag.message_primary or _first_line(error)
+    advice = _ADVICE.get(code)
+    return Refused(f"{advice} ({said}, SQLSTATE {code})" if advice else f"{said} (SQLSTATE {code})")
+
+
+_ADVICE = {
+    "23505": "refused: another row has that key already",
+    "25006": "refused: this connection is read-only",
+    "40001": "somebody else changed the same rows first: try again",
+    "40P01": "a deadlock with another transaction was broken: try again",
+    "42501": "no privilege for this: ask the owner of the table for it",
+    "42P01": "a table is missing: run leasetop init",
+    "42703": "a column is missing: the table is not of this version of leasetop",
+    "53100": "the server's disk is full",
+    "53200": "the server is out of memory",
+    "55P03": "the row is locked by another transaction right now, perhaps its worker that is just finishing: try again",
+    "57014": "the server took too long and gave up: try again, or ask for less",
+}
+
+
+def _first_line(error: psycopg.Error) -> str:
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)[:300]

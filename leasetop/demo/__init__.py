@@ -1,0 +1,1 @@
+"""The live demo: an embedded PostgreSQL, sample payments, a pretend payment provider and real worker processes."""

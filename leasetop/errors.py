@@ -1,0 +1,21 @@
+"""Errors that a person will read: one line, what is wrong and what to do. The command line shows them as they are."""
+
+
+class LeasetopError(Exception):
+    """Something that leasetop cannot do, in words for the operator."""
+
+
+class DsnError(LeasetopError):
+    """The connection string is not one. A mistake in the command: exit status 2."""
+
+
+class Unreachable(LeasetopError):
+    """No connection, or one that broke: trying again later may help."""
+
+
+class Refused(LeasetopError):
+    """The database answered, and said no."""
+
+
+class NoQueue(LeasetopError):
+    """The database has no table that leasetop knows."""

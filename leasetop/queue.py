@@ -1,0 +1,414 @@
+"""Every read and every guarded write that the screen and the commands have, for one queue.
+
+Reads come out as model objects, all of a refresh from one transaction. Acts are guarded by what the operator saw (the
+`Job` that was on the screen), run in one transaction, say how many rows they changed, and where that is none read the
+row again and say what is different. Nothing here compares a lease with this machine's clock.
+"""
+
+import json
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cached_property
+from typing import Any
+
+import psycopg
+from psycopg.rows import dict_row
+
+from leasetop import profile as profiles
+from leasetop import reading, statements, text
+from leasetop.clock import ServerClock
+from leasetop.database import Database, Row
+from leasetop.errors import NoQueue, Refused
+from leasetop.model import (
+    Detail,
+    Event,
+    Job,
+    Key,
+    Outcome,
+    Owner,
+    Policy,
+    Reason,
+    Server,
+    Snapshot,
+    State,
+    Swept,
+    Tally,
+    Throughput,
+    View,
+    Watcher,
+)
+from leasetop.profile import Profile
+
+PAGE = 500
+"""Jobs of a view in one snapshot."""
+WINDOW = timedelta(minutes=5)
+BUCKET = timedelta(seconds=10)
+_LOOK = 5_000
+_OWNERS = 200
+_HISTORY = 200
+
+_SERVER = b"""
+    SELECT clock_timestamp() AS now, current_setting('server_version') AS version, current_database()::text AS database,
+           current_user::text AS "user", pg_is_in_recovery() AS standby
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """The wait before another attempt: `base` doubled for each attempt, at most `cap`, with full jitter."""
+
+    base: timedelta = timedelta(seconds=2)
+    cap: timedelta = timedelta(minutes=5)
+
+
+async def find(database: Database) -> "Queue":
+    """The queue of this database, by the shipped profiles. Raises NoQueue with what was looked for."""
+    known = profiles.shipped()
+    async with database.reading() as connection:
+        for profile in known:
+            cursor = await connection.execute(statements.bind(profile.detect))
+            row = await cursor.fetchone()
+            if row is not None and row[0]:
+                return Queue(database, profile)
+        cursor = await connection.execute(b"SELECT current_database(), current_setting('search_path')")
+        row = await cursor.fetchone()
+    where = f"{row[0]} (search_path {row[1]})" if row else "this database"
+    raise NoQueue(
+        f"no queue in {text.safe(where)}: looked for {', '.join(profile.title for profile in known)}. "
+        "Make the home table with leasetop init, or give the right database in --dsn"
+    )
+
+
+class Queue:
+    """One queue, through its profile."""
+
+    def __init__(self, database: Database, profile: Profile) -> None:
+        self.profile = profile
+        self._database = database
+        self._bound: dict[str, bytes] = {}
+
+    async def snapshot(self, view: View = View.ACTIVE, limit: int = PAGE) -> Snapshot:
+        """All that a refresh shows, in one transaction. Raises Unreachable or Refused."""
+        asked = time.monotonic()
+        async with self._database.reading() as connection:
+            cursors = await self._ask(
+                connection,
+                [
+                    (_SERVER, {}),
+                    (self._bind(reading.tallies(self.profile)), {}),
+                    (self._jobs(view), {"limit": limit}),
+                    (self._owners, {"limit": _OWNERS}),
+                    (self._watchers, {}),
+                    (self._throughput, _throughput_parameters()),
+                ],
+            )
+            server, tallies, jobs, owners, watchers, throughput = [await _rows(cursor) for cursor in cursors]
+            host = connection.info.host
+        answered = time.monotonic()
+        assert server and tallies and jobs is not None
+        now = server[0]["now"]
+        counted = {_arm(row): _tally(row) for row in tallies}
+        return Snapshot(
+            server=_server(server[0], host),
+            clock=ServerClock.read(now, asked, answered),
+            queue=self.profile.title,
+            view=view,
+            jobs=tuple(map(self._job, jobs)),
+            tallies={
+                state: sum((tally for (known, _), tally in counted.items() if known is state), Tally())
+                for state in State
+                if self.profile.keeps(state)
+            },
+            reasons={reason: tally for (_, reason), tally in counted.items() if reason},
+            owners=tuple(map(_owner, owners or ())),
+            watchers=None if watchers is None else tuple(map(_watcher, watchers)),
+            throughput=None if throughput is None else _throughput(throughput, now),
+            took=timedelta(seconds=answered - asked),
+            owner_count=owners[0]["owners"] if owners else 0,
+            owners_capped=bool(owners and owners[0]["leases"] > reading.CAP),
+        )
+
+    async def detail(self, key: Key) -> Detail:
+        """One job and its history. Raises Unreachable or Refused."""
+        asked = time.monotonic()
+        async with self._database.reading() as connection:
+            server, jobs, history = [
+                await _rows(cursor)
+                for cursor in await self._ask(
+                    connection,
+                    [
+                        (_SERVER, {}),
+                        (self._one, self._key(key) | {"limit": 1}),
+                        (self._history, self._key(key) | {"limit": _HISTORY}),
+                    ],
+                )
+            ]
+        assert server is not None
+        return Detail(
+            job=self._job(jobs[0]) if jobs else None,
+            history=None if history is None else tuple(map(_event, history)),
+            clock=ServerClock.read(server[0]["now"], asked, time.monotonic()),
+        )
+
+    async def find_jobs(self, ids: Sequence[str]) -> dict[str, Job | None]:
+        """Jobs by their id as the screen writes it; None where there is none. Raises Unreachable or Refused."""
+        found: dict[str, Job | None] = dict.fromkeys(ids)
+        async with self._database.reading() as connection:
+            for given in ids:
+                parts = tuple(given.split("/", len(self.profile.key) - 1))
+                if len(parts) != len(self.profile.key):
+                    continue
+                await connection.execute(b"SAVEPOINT parse")
+                try:
+                    rows = await self._fetch(connection, self._one, self._key(parts) | {"limit": 1})
+                except psycopg.DataError:
+                    # '12x' is no bigint: then there is no such job.
+                    await connection.execute(b"ROLLBACK TO SAVEPOINT parse")
+                    continue
+                found[given] = self._job(rows[0]) if rows else None
+        return found
+
+    async def list_jobs(self, state: State | None, limit: int) -> tuple[tuple[Job, ...], ServerClock]:
+        """Jobs of one state (None: all), for the command line."""
+        states = (state,) if state else View.ALL.states
+        asked = time.monotonic()
+        async with self._database.reading() as connection:
+            now = (await self._fetch(connection, _SERVER, {}))[0]["now"]
+            sql = reading.jobs(self.profile, reading.arms(self.profile, states))
+            rows = await self._fetch(connection, self._bind(sql), {"limit": limit}) if sql else []
+        rows = rows[:limit]
+        return tuple(map(self._job, rows)), ServerClock.read(now, asked, time.monotonic())
+
+    async def expired(self, limit: int = PAGE) -> tuple[Job, ...]:
+        """The preview of a sweep: the jobs whose lease is over, oldest first, at most `limit`."""
+        sql = reading.jobs(self.profile, [(State.STUCK, Reason.EXPIRED)])
+        async with self._database.reading() as connection:
+            return tuple(map(self._job, await self._fetch(connection, self._bind(sql), {"limit": limit})))
+
+    async def requeue(self, seen: Job, actor: str, reason: str, force: bool = False) -> Outcome:
+        """Returns one job to Pending, if it is still as it was seen. Never raises for a refusal by the guard.
+
+        `force` takes a lease that is not over: an act of its own, which the caller asks for separately.
+        Raises Unreachable (whether it happened is then unknown: look again) or Refused.
+        """
+        sql = self._action("requeue")
+        given = self._key(seen.key) | {"fence": seen.fence, "actor": actor, "reason": reason, "force": force}
+        async with self._database.acting() as connection:
+            changed = await self._fetch(connection, self._bind(sql), _only(given, sql))
+            if len(changed) > 1:
+                raise Refused(f"job {seen.id}: the requeue met {len(changed)} rows and was rolled back")
+            if changed:
+                row = changed[0]
+                used = f", attempt {row['attempts'] + 1} of {row['max_attempts']} next" if "attempts" in row else ""
+                return Outcome(seen.key, True, f"job {text.safe(seen.id)}: requeued{used}")
+            server = await self._fetch(connection, _SERVER, {})
+            rows = await self._fetch(connection, self._one, self._key(seen.key) | {"limit": 1})
+        current = self._job(rows[0]) if rows else None
+        return Outcome(seen.key, False, refusal(seen, current, ServerClock(server[0]["now"], time.monotonic())))
+
+    async def sweep(
+        self, policy: Policy, actor: str, seen: Sequence[Job] | None = None, backoff: Backoff = Backoff()  # noqa: B008
+    ) -> tuple[Swept, ...]:
+        """Ends expired leases in bounded batches; with `seen`, only those that a preview showed and that still qualify.
+
+        Raises Unreachable or Refused; what earlier batches did stays.
+        """
+        sql = self._action("sweep")
+        swept: list[Swept] = []
+        # Tokens are cut to batches here; without them the LIMIT of the statement does it.
+        tokens = [(int(job.key[0]), job.attempts) for job in seen] if seen is not None else None
+        while True:
+            batch = tokens[:PAGE] if tokens is not None else None
+            given = {
+                "policy": policy.value,
+                "actor": actor,
+                "batch": PAGE,
+                "ids": None if batch is None else [key for key, _ in batch],
+                "attempts": None if batch is None else [attempt for _, attempt in batch],
+                "backoff": backoff.base,
+                "backoff_cap": backoff.cap,
+            }
+            async with self._database.acting() as connection:
+                rows = await self._fetch(connection, self._bind(sql), given)
+            swept += [
+                Swept((str(row["id"]),), row["status"], row["attempts"], row["max_attempts"], row["owner"]) for row in rows
+            ]
+            if tokens is not None:
+                tokens = tokens[PAGE:]
+            if not tokens and (tokens is not None or len(rows) < PAGE):
+                return tuple(swept)
+
+    async def enqueue(self, payments: Iterable[Mapping[str, Any]]) -> list[int | None]:
+        """Enqueues payments (the parameters of sql/enqueue.sql); None where the idempotency key is taken."""
+        made: list[int | None] = []
+        async with self._database.acting() as connection:
+            for payment in payments:
+                given = {"max_attempts": 5, "delay": timedelta(), **payment}
+                given["payload"] = json.dumps(given.get("payload", {}))
+                rows = await self._fetch(connection, statements.load("enqueue"), given)
+                made.append(rows[0]["id"] if rows else None)
+        return made
+
+    def can(self, action: str) -> bool:
+        """Whether the profile knows this act."""
+        return action in self.profile.actions
+
+    def _action(self, name: str) -> str:
+        if name not in self.profile.actions:
+            raise Refused(f"{self.profile.title} cannot {name}: its profile has no such action")
+        return self.profile.actions[name].sql
+
+    def _jobs(self, view: View) -> bytes:
+        return self._bind(reading.jobs(self.profile, reading.arms(self.profile, view.states)))
+
+    @cached_property
+    def _one(self) -> bytes:
+        every = reading.arms(self.profile, State)
+        return self._bind(reading.jobs(self.profile, every, reading.key_condition(self.profile)))
+
+    @cached_property
+    def _owners(self) -> bytes | None:
+        return self._bind(reading.owners(self.profile)) if "owner" in self.profile.columns else None
+
+    @cached_property
+    def _watchers(self) -> bytes | None:
+        return self._bind(self.profile.watchers) if self.profile.watchers else None
+
+    @cached_property
+    def _history(self) -> bytes | None:
+        return self._bind(self.profile.history) if self.profile.history else None
+
+    @cached_property
+    def _throughput(self) -> bytes | None:
+        sql = reading.throughput(self.profile)
+        return self._bind(sql) if sql else None
+
+    def _bind(self, sql: str) -> bytes:
+        return self._bound.setdefault(sql, statements.bind(sql))
+
+    def _key(self, key: Key) -> dict[str, object]:
+        return {f"key_{column.name}": part for column, part in zip(self.profile.key, key, strict=True)}
+
+    async def _ask(
+        self, connection: psycopg.AsyncConnection, questions: Sequence[tuple[bytes | None, Mapping[str, object]]]
+    ) -> list[psycopg.AsyncCursor[Row] | None]:
+        """All questions in one round trip; None for those that this profile cannot answer."""
+        cursors: list[psycopg.AsyncCursor[Row] | None] = []
+        async with connection.pipeline():
+            for sql, given in questions:
+                if sql is None:
+                    cursors.append(None)
+                    continue
+                cursor = connection.cursor(row_factory=dict_row)
+                await cursor.execute(sql, given)
+                cursors.append(cursor)
+        return cursors
+
+    async def _fetch(
+        self, connection: psycopg.AsyncConnection, sql: bytes, given: Mapping[str, object]
+    ) -> list[Row]:
+        async with connection.cursor(row_factory=dict_row) as cursor:
+            await cursor.execute(sql, given)
+            return list(await cursor.fetchall())
+
+    def _job(self, row: Row) -> Job:
+        state, reason = _arm(row)
+        return Job(
+            key=tuple(row[f"key_{n}"] for n in range(len(self.profile.key))),
+            state=state,
+            reason=reason,
+            **{name: row[name] for name in profiles.COLUMNS},
+        )
+
+
+def refusal(seen: Job, current: Job | None, clock: ServerClock) -> str:
+    """Why a requeue changed nothing, given the job as it is now: the most important difference first."""
+    name = f"job {text.safe(seen.id)}"
+    if current is None:
+        return f"{name}: it is gone"
+    now = clock.at
+    if current.state is State.COMPLETED:
+        return f"{name}: it is Completed, and a payment that was made is never requeued"
+    if current.is_live(now):
+        left = text.duration(current.remaining(now) or timedelta())
+        taken = "" if current.fence == seen.fence else " (it was claimed since you looked)"
+        return (
+            f"{name}: {text.safe(current.owner)} holds its lease for another {left}, attempt {current.attempts}"
+            f"{taken}: a live lease is not requeued"
+        )
+    changes = _differences(seen, current)
+    if changes:
+        return f"{name}: it is not as you saw it: {', '.join(changes)}; nothing was changed"
+    if current.state in (State.PENDING, State.SCHEDULED):
+        return f"{name}: it is Pending already"
+    if current.state is State.OTHER:
+        return f"{name}: its status {text.safe(current.status)!r} is other than the known ones: not requeued"
+    if current.state is State.CANCELLED:
+        return f"{name}: it is Cancelled: not requeued"
+    return f"{name}: nothing was changed: somebody else was at work on it; look again"
+
+
+def _differences(seen: Job, current: Job) -> list[str]:
+    pairs = {
+        "status": (seen.status, current.status),
+        "owner": (seen.owner, current.owner),
+        "attempts": (seen.attempts, current.attempts),
+        "lease until": (seen.lease_until, current.lease_until),
+    }
+    return [
+        f"{name} was {text.safe(old) or 'none'}, is {text.safe(new) or 'none'}"
+        for name, (old, new) in pairs.items()
+        if old != new
+    ]
+
+
+def _only(given: Mapping[str, object], sql: str) -> dict[str, object]:
+    wanted = statements.parameters(sql)
+    return {name: value for name, value in given.items() if name in wanted}
+
+
+async def _rows(cursor: psycopg.AsyncCursor[Row] | None) -> list[Row] | None:
+    return None if cursor is None else list(await cursor.fetchall())
+
+
+def _arm(row: Row) -> reading.Arm:
+    return State(row["state"]), Reason(row["reason"]) if row["reason"] else None
+
+
+def _tally(row: Row) -> Tally:
+    capped = row["count"] > reading.CAP
+    return Tally(min(row["count"], reading.CAP), capped, row["oldest"], row["newest"])
+
+
+def _server(row: Row, host: str) -> Server:
+    # A unix socket has a directory for a host; the operator knows it as this machine.
+    return Server(
+        version=row["version"].split(" ")[0],
+        database=row["database"],
+        user=row["user"],
+        host="local" if host.startswith("/") or not host else host,
+        standby=row["standby"],
+    )
+
+
+def _owner(row: Row) -> Owner:
+    return Owner(row["owner"], row["held"], row["expired"], row["oldest_claim"], row["next_expiry"])
+
+
+def _watcher(row: Row) -> Watcher:
+    return Watcher(row["name"], row["policy"], row["interval"], row["seen_at"], row["swept"])
+
+
+def _event(row: Row) -> Event:
+    return Event(**row)
+
+
+def _throughput_parameters() -> dict[str, object]:
+    return {"bucket_s": BUCKET.total_seconds(), "window": WINDOW, "look": _LOOK}
+
+
+def _throughput(rows: Sequence[Row], now: Any) -> Throughput:
+    known = next((row["known_since"] for row in rows if row["known_since"]), None)
+    return Throughput(BUCKET, {row["at"]: row["completed"] for row in rows}, max(known or now - WINDOW, now - WINDOW))
