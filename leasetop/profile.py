@@ -38,13 +38,12 @@ COLUMNS: Mapping[str, str] = {
     "idempotency_key": "text",
     "amount": "text",
 }
-# Read on demand for one job, never in a list.
-ON_DEMAND = frozenset({"payload"})
 
-_TOP = frozenset(
-    "id title evidence completion_fenced detect source key columns states since order history throughput watchers "
-    "actions".split()
-)
+_TOP = {
+    *("id", "title", "evidence", "completion_fenced", "detect", "source", "key", "columns", "states", "since"),
+    *("order", "history", "throughput", "watchers", "actions"),
+}
+
 _EVIDENCE = frozenset({"lease", "heartbeat", "session", "age"})
 
 
@@ -81,7 +80,6 @@ class Profile:
     source: str
     key: tuple[KeyColumn, ...]
     columns: Mapping[str, str]
-    payload: str | None
     states: Mapping[tuple[State, Reason | None], str]
     """Predicate for each shown state; stuck has one for each reason."""
     since: Mapping[State, str]
@@ -124,8 +122,8 @@ class _Reader:
         for name in self._raw.keys() - _TOP:
             raise self._wrong(name, f"is not known; known are {', '.join(sorted(_TOP))}")
         columns = self._table("columns")
-        for name in columns.keys() - COLUMNS.keys() - ON_DEMAND:
-            raise self._wrong(f"columns.{name}", f"is not known; known are {', '.join(sorted(COLUMNS))}, payload")
+        for name in columns.keys() - COLUMNS.keys():
+            raise self._wrong(f"columns.{name}", f"is not known; known are {', '.join(sorted(COLUMNS))}")
         for name in ("status", "fence"):
             self._text(f"columns.{name}")
         evidence = self._text("evidence")
@@ -144,7 +142,6 @@ class _Reader:
             source=self._text("source.from"),
             key=self._key(),
             columns={name: self._text(f"columns.{name}") for name in COLUMNS if name in columns},
-            payload=self._text("columns.payload") if "payload" in columns else None,
             states=self._states(),
             since=self._by_state("since"),
             order=order,
@@ -158,9 +155,7 @@ class _Reader:
         table = self._table("key")
         if not table:
             raise self._wrong("key", "needs at least one column")
-        return tuple(
-            KeyColumn(name, self._text(f"key.{name}.sql"), self._text(f"key.{name}.type")) for name in table
-        )
+        return tuple(KeyColumn(name, self._text(f"key.{name}.sql"), self._text(f"key.{name}.type")) for name in table)
 
     def _states(self) -> dict[tuple[State, Reason | None], str]:
         found: dict[tuple[State, Reason | None], str] = {}

@@ -209,7 +209,11 @@ class Queue:
         return Outcome(seen.key, False, refusal(seen, current, ServerClock(server[0]["now"], time.monotonic())))
 
     async def sweep(
-        self, policy: Policy, actor: str, seen: Sequence[Job] | None = None, backoff: Backoff = Backoff()  # noqa: B008
+        self,
+        policy: Policy,
+        actor: str,
+        seen: Sequence[Job] | None = None,
+        backoff: Backoff = Backoff(),
     ) -> tuple[Swept, ...]:
         """Ends expired leases in bounded batches; with `seen`, only those that a preview showed and that still qualify.
 
@@ -233,7 +237,8 @@ class Queue:
             async with self._database.acting() as connection:
                 rows = await self._fetch(connection, self._bind(sql), given)
             swept += [
-                Swept((str(row["id"]),), row["status"], row["attempts"], row["max_attempts"], row["owner"]) for row in rows
+                Swept((str(row["id"]),), row["status"], row["attempts"], row["max_attempts"], row["owner"])
+                for row in rows
             ]
             if tokens is not None:
                 tokens = tokens[PAGE:]
@@ -292,7 +297,9 @@ class Queue:
         return {f"key_{column.name}": part for column, part in zip(self.profile.key, key, strict=True)}
 
     async def _ask(
-        self, connection: psycopg.AsyncConnection, questions: Sequence[tuple[bytes | None, Mapping[str, object]]]
+        self,
+        connection: psycopg.AsyncConnection,
+        questions: Sequence[tuple[bytes | None, Mapping[str, object]]],
     ) -> list[psycopg.AsyncCursor[Row] | None]:
         """All questions in one round trip; None for those that this profile cannot answer."""
         cursors: list[psycopg.AsyncCursor[Row] | None] = []
@@ -306,9 +313,7 @@ class Queue:
                 cursors.append(cursor)
         return cursors
 
-    async def _fetch(
-        self, connection: psycopg.AsyncConnection, sql: bytes, given: Mapping[str, object]
-    ) -> list[Row]:
+    async def _fetch(self, connection: psycopg.AsyncConnection, sql: bytes, given: Mapping[str, object]) -> list[Row]:
         async with connection.cursor(row_factory=dict_row) as cursor:
             await cursor.execute(sql, given)
             return list(await cursor.fetchall())

@@ -19,13 +19,12 @@ def status_json(snapshot: Snapshot) -> dict[str, Any]:
             "standby": snapshot.server.standby,
         },
         "queue": snapshot.queue,
-        "states": {
-            str(state): snapshot.tallies[state].count if state in snapshot.tallies else None for state in State
-        },
+        "states": {str(state): snapshot.tallies[state].count if state in snapshot.tallies else None for state in State},
         "capped": [str(state) for state, tally in snapshot.tallies.items() if tally.capped],
         "stuck": {str(reason): tally.count for reason, tally in snapshot.reasons.items()},
         "oldest_pending_s": _seconds_since(
-            snapshot.tallies[State.PENDING].oldest if State.PENDING in snapshot.tallies else None, snapshot.now
+            snapshot.tallies[State.PENDING].oldest if State.PENDING in snapshot.tallies else None,
+            snapshot.now,
         ),
         "owners": {owner.name: owner.held for owner in snapshot.owners if owner.name is not None},
         "watchers": None

@@ -9,8 +9,11 @@ from leasetop import statements
 from leasetop.errors import Refused
 
 # Without these the protocol's statements cannot run; a column more does no harm.
-_COLUMNS = """id kind idempotency_key amount currency payload status stage lease_owner lease_until lease_ttl claimed_at
-    heartbeats attempts max_attempts run_after created_at finished_at last_error""".split()
+_COLUMNS = (
+    *("id", "kind", "idempotency_key", "amount", "currency", "payload", "status", "stage", "lease_owner"),
+    *("lease_until", "lease_ttl", "claimed_at", "heartbeats", "attempts", "max_attempts", "run_after"),
+    *("created_at", "finished_at", "last_error"),
+)
 
 _FOUND = """
     SELECT to_regclass('payment_jobs')::text AS name, c.relkind::text AS kind,

@@ -6,6 +6,7 @@ a person reads passes through here; nothing here knows of widgets or SQL. Widths
 
 import re
 import unicodedata
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 from rich.cells import cell_len, set_cell_size
@@ -100,3 +101,17 @@ def count(number: int, capped: bool = False) -> str:
 def plural(number: int, noun: str) -> str:
     """`1 job`, `2 jobs`."""
     return f"{count(number)} {noun}" if number == 1 else f"{count(number)} {noun}s"
+
+
+def bar(part: float, width: int) -> str:
+    """A bar of `width` cells, `part` (0 to 1) of it full, in eighths of a cell."""
+    eighths = round(max(0.0, min(1.0, part)) * width * 8)
+    full, rest = divmod(eighths, 8)
+    return ("█" * full + (" ▏▎▍▌▋▊▉"[rest] if rest else "")).ljust(width)
+
+
+def sparkline(values: Sequence[float], width: int) -> str:
+    """The last `width` values as blocks; zero is the lowest block, so that silence shows as a line."""
+    shown = list(values)[-width:]
+    top = max(shown, default=0) or 1
+    return "".join("▁▂▃▄▅▆▇█"[min(7, round(7 * value / top))] for value in shown)

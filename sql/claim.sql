@@ -3,6 +3,8 @@
 -- Promises
 --  * At most one owner: candidates are locked first (SKIP LOCKED) in a CTE, and the condition is stated again in
 --    the UPDATE. Never IN (SELECT ... LIMIT), which a nested loop can run many times over.
+--  * Always by primary key: the planner cannot know how few rows a LIMIT of an expression lets through, and would
+--    hash the whole table for a join. The array is computed once, whatever the plan.
 --  * Two arms, each served by an index of its own: expired leases where :takeover allows it, then ready Pending.
 --  * lease_until is counted from clock_timestamp() after the lock: no wait eats the lease.
 --  * A takeover writes the end of the lost attempt to the history in this same statement.
@@ -37,8 +39,7 @@ WITH expired AS MATERIALIZED (
            claimed_at  = clock_timestamp(),
            heartbeats  = 0,
            attempts    = j.attempts + 1
-      FROM candidates c
-     WHERE j.id = c.id
+     WHERE j.id = ANY (ARRAY(SELECT id FROM candidates))
        AND j.attempts < j.max_attempts
        AND (   (j.status = 'Pending' AND j.run_after <= statement_timestamp())
             OR (:takeover::boolean AND j.status = 'Processing' AND j.lease_until < clock_timestamp()))
@@ -48,6 +49,6 @@ WITH expired AS MATERIALIZED (
     INSERT INTO payment_job_history (job_id, event, attempt, owner, stage, started_at, actor, reason)
     SELECT e.id, 'expired', e.attempts, e.lease_owner, e.stage, e.claimed_at, :owner::text, 'taken over'
       FROM expired e
-      JOIN claimed c USING (id)
+     WHERE e.id = ANY (ARRAY(SELECT id FROM claimed))
 )
 SELECT * FROM claimed

@@ -33,10 +33,8 @@ WITH expired AS MATERIALIZED (
            lease_until = NULL,
            lease_ttl   = NULL,
            claimed_at  = NULL
-      FROM expired e
-     WHERE j.id = e.id
+     WHERE j.id = ANY (ARRAY(SELECT id FROM expired))
        AND j.status = 'Processing'
-       AND j.attempts = e.attempts
        AND j.lease_until < clock_timestamp()
     RETURNING j.id, j.status, j.attempts, j.max_attempts, j.run_after
 ), ended AS (

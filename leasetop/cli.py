@@ -1,0 +1,393 @@
+"""The command line: parses, hands on, prints, and chooses the exit status.
+
+0: done. 1: refused or failed, for a reason that is printed. 2: the command itself is wrong. Everything heavy is
+imported by the command that needs it, so that `leasetop --version` is instant and a worker loads no screen.
+"""
+
+import json
+import sys
+from collections.abc import Callable, Coroutine
+from datetime import timedelta
+from decimal import Decimal, InvalidOperation
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+import click
+
+from leasetop.errors import DsnError, LeasetopError, Unreachable
+
+if TYPE_CHECKING:
+    from leasetop.queue import Queue
+
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class _Errors(click.Group):
+    """Turns an error for a person into one line on standard error and an exit status; never a traceback."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except DsnError as error:
+            _fail(str(error), 2)
+        except LeasetopError as error:
+            hint = ""
+            if isinstance(error, Unreachable) and _no_dsn(ctx):
+                hint = "; no --dsn was given and libpq's defaults were tried. To look around: leasetop demo"
+            _fail(f"{error}{hint}", 1)
+
+
+def _no_dsn(ctx: click.Context) -> bool:
+    return "--dsn" not in " ".join(sys.argv) and ctx.find_root().params.get("dsn") is None
+
+
+def _fail(message: str, status: int) -> NoReturn:
+    click.echo(f"leasetop: {message}", err=True)
+    sys.exit(status)
+
+
+def _seconds(ctx: click.Context, parameter: click.Parameter, value: float | None) -> timedelta | None:
+    if value is None:
+        return None
+    if not 0 < value < 1e7:
+        raise click.BadParameter("must be more than 0 seconds")
+    return timedelta(seconds=value)
+
+
+def _inherit(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """`leasetop --dsn X status` means the same as `leasetop status --dsn X`."""
+    while value is None and ctx.parent is not None:
+        ctx = ctx.parent
+        value = ctx.params.get(parameter.name or "")
+    return value
+
+
+dsn_option = click.option(
+    "--dsn",
+    metavar="DSN",
+    callback=_inherit,
+    help="postgresql://user@host:port/database or key=value pairs; without it libpq's environment "
+    "(PGHOST, PGSERVICE, PGPASSFILE, ...) and defaults.",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="For programs.")
+policy_option = click.option(
+    "--on-expiry",
+    "policy",
+    type=click.Choice(["requeue", "park"]),
+    default="requeue",
+    show_default=True,
+    help="What becomes of a job whose lease ran out: tried again, or parked for a person.",
+)
+
+
+def seconds_option(name: str, default: float, text: str) -> Callable[[F], F]:
+    """An option in seconds that arrives as a timedelta."""
+    return click.option(
+        name, type=float, default=default, metavar="SECONDS", show_default=True, callback=_seconds, help=text
+    )
+
+
+@click.group(cls=_Errors, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(version("leasetop"), "--version", "-V", prog_name="leasetop")
+@dsn_option
+@seconds_option("--interval", 1.0, "How often the screen is refreshed.")
+@policy_option
+@click.pass_context
+def main(ctx: click.Context, dsn: str | None, interval: timedelta, policy: str) -> None:
+    """See and mend PostgreSQL job queues that hand out work by lease.
+
+    Without a command it opens the screen. To look around without a database of your own: leasetop demo.
+    """
+    if ctx.invoked_subcommand is None:
+        _need_terminal("leasetop status")
+        _run(_screen(dsn, interval, policy))
+
+
+@main.command()
+@dsn_option
+@click.option("--print", "show", is_flag=True, help="Print the SQL instead of applying it.")
+def init(dsn: str | None, show: bool) -> None:
+    """Make the home table, its history and the watchers' table, where they are missing."""
+    from leasetop import statements
+
+    if show:
+        click.echo(statements.text("schema"), nl=False)
+        return
+    import psycopg
+
+    from leasetop import schema
+    from leasetop.database import connect, in_words
+
+    with connect(dsn, "leasetop init") as connection:
+        try:
+            new = schema.apply(connection)
+        except psycopg.Error as error:
+            raise in_words(error) from error
+    click.echo("payment_jobs: made" if new else "payment_jobs: there already, nothing was lost")
+
+
+@main.command()
+@dsn_option
+@json_option
+def status(dsn: str | None, as_json: bool) -> None:
+    """One screenful: jobs by state, who holds leases, is a watcher alive."""
+    from leasetop import report
+
+    async def ask(queue: "Queue") -> None:
+        snapshot = await queue.snapshot(limit=1)
+        click.echo(json.dumps(report.status_json(snapshot)) if as_json else report.status_text(snapshot))
+
+    _run(_with_queue(dsn, ask))
+
+
+@main.command(name="list")
+@dsn_option
+@click.option("--state", help="pending, scheduled, processing, stuck, failed, completed, cancelled or other.")
+@click.option("--limit", type=click.IntRange(1, 100_000), default=500, show_default=True)
+@json_option
+def list_(dsn: str | None, state: str | None, limit: int, as_json: bool) -> None:
+    """List jobs, the most urgent state first. --json: one object a line."""
+    from leasetop import report
+    from leasetop.model import State
+
+    if state is not None and state not in set(State):
+        raise click.BadParameter(f"'{state}' is none of {', '.join(State)}", param_hint="--state")
+    chosen = State(state) if state else None
+
+    async def ask(queue: "Queue") -> None:
+        jobs, clock = await queue.list_jobs(chosen, limit)
+        if as_json:
+            for job in jobs:
+                click.echo(json.dumps(report.job_json(job, clock.at)))
+            return
+        click.echo(report.jobs_text(jobs, clock.at))
+        if len(jobs) == limit:
+            click.echo(f"the first {limit}: there may be more (--limit)", err=True)
+
+    _run(_with_queue(dsn, ask))
+
+
+@main.command()
+@dsn_option
+@policy_option
+@click.option("--dry-run", is_flag=True, help="Show which leases would be ended, and change nothing.")
+@json_option
+def sweep(dsn: str | None, policy: str, dry_run: bool, as_json: bool) -> None:
+    """End all expired leases, once."""
+    from leasetop import report, whoami
+    from leasetop.model import Policy
+
+    async def preview(queue: "Queue") -> None:
+        from leasetop.model import State
+
+        stuck, clock = await queue.list_jobs(State.STUCK, 100_000)
+        expired = [job for job in stuck if job.reason == "expired"]
+        if as_json:
+            for job in expired:
+                click.echo(json.dumps(report.job_json(job, clock.at)))
+            return
+        if expired:
+            click.echo(report.jobs_text(expired, clock.at))
+        click.echo(f"{len(expired)} expired leases would be swept ({policy}); nothing was changed")
+
+    async def act(queue: "Queue") -> None:
+        swept = await queue.sweep(Policy(policy), whoami.operator())
+        if as_json:
+            for one in swept:
+                click.echo(json.dumps(report.swept_json(one)))
+        else:
+            click.echo(report.swept_words(swept))
+
+    _run(_with_queue(dsn, preview if dry_run else act))
+
+
+@main.command()
+@click.argument("ids", nargs=-1, required=True, metavar="ID...")
+@dsn_option
+@click.option("--reason", required=True, help="Why: goes to the history.")
+@click.option("--yes", is_flag=True, help="Do not ask. Required where there is no terminal.")
+@json_option
+def requeue(ids: tuple[str, ...], dsn: str | None, reason: str, yes: bool, as_json: bool) -> None:
+    """Return stuck or failed jobs to Pending, guarded by what is shown. A live lease is refused.
+
+    Exits with 1 when any of them was refused.
+    """
+    from leasetop import report, whoami
+
+    if not reason.strip():
+        raise click.BadParameter("must not be empty", param_hint="--reason")
+    if not yes and not sys.stdin.isatty():
+        raise click.UsageError("there is no terminal to ask on: say --yes")
+
+    async def act(queue: "Queue") -> bool:
+        found = await queue.find_jobs(list(dict.fromkeys(ids)))
+        jobs = [job for job in found.values() if job is not None]
+        if jobs and not yes:
+            _, clock = await queue.list_jobs(None, 1)
+            click.echo(report.jobs_text(jobs, clock.at))
+            if not click.confirm(f"Requeue {len(jobs)} of {len(found)}?", err=True):
+                click.echo("nothing was changed", err=True)
+                return False
+        well = True
+        for given, job in found.items():
+            if job is None:
+                done, words = False, f"job {given}: there is none"
+            else:
+                outcome = await queue.requeue(job, whoami.operator(), reason.strip())
+                done, words = outcome.done, outcome.words
+            well = well and done
+            if as_json:
+                click.echo(json.dumps({"id": given, "requeued": done, "message": words}))
+            else:
+                click.echo(words, err=not done)
+        return well
+
+    if not _run(_with_queue(dsn, act)):
+        sys.exit(1)
+
+
+@main.command()
+@dsn_option
+@click.option("--key", "keys", multiple=True, help="Idempotency key; once for each payment. Default: one random key.")
+@click.option("--kind", default="charge", show_default=True)
+@click.option("--amount", required=True, help="Exact, such as 12.30.")
+@click.option("--currency", required=True, help="ISO 4217, such as EUR.")
+@click.option("--payload", default="{}", show_default=True, help="JSON for the handler.")
+@click.option("--max-attempts", type=click.IntRange(1, 1000), default=5, show_default=True)
+@click.option("--delay", type=click.FloatRange(0), default=0.0, metavar="SECONDS", help="Not before this many seconds.")
+@json_option
+def enqueue(
+    dsn: str | None,
+    keys: tuple[str, ...],
+    kind: str,
+    amount: str,
+    currency: str,
+    payload: str,
+    max_attempts: int,
+    delay: float,
+    as_json: bool,
+) -> None:
+    """Put payments into the home table. A key that is there already is refused: no payment twice."""
+    import uuid
+
+    try:
+        exact = Decimal(amount)
+        if not exact.is_finite() or exact <= 0:
+            raise InvalidOperation
+    except InvalidOperation:
+        raise click.BadParameter(f"'{amount}' is no amount above zero", param_hint="--amount") from None
+    if len(currency) != 3 or not currency.isascii() or not currency.isupper():
+        raise click.BadParameter(f"'{currency}' is no ISO 4217 code such as EUR", param_hint="--currency")
+    try:
+        content = json.loads(payload)
+    except ValueError as error:
+        raise click.BadParameter(f"is no JSON: {error}", param_hint="--payload") from None
+    chosen = keys or (str(uuid.uuid4()),)
+
+    async def act(queue: "Queue") -> bool:
+        made = await queue.enqueue(
+            {
+                "kind": kind,
+                "idempotency_key": key,
+                "amount": exact,
+                "currency": currency,
+                "payload": content,
+                "max_attempts": max_attempts,
+                "delay": timedelta(seconds=delay),
+            }
+            for key in chosen
+        )
+        for key, number in zip(chosen, made, strict=True):
+            if as_json:
+                click.echo(json.dumps({"id": number, "idempotency_key": key, "enqueued": number is not None}))
+            elif number is None:
+                click.echo(f"{key}: refused, a payment with this key is in the queue already", err=True)
+            else:
+                click.echo(f"job {number}: enqueued with key {key}")
+        return None not in made
+
+    if not _run(_with_queue(dsn, act)):
+        sys.exit(1)
+
+
+@main.command()
+@dsn_option
+@seconds_option("--interval", 30.0, "How often to sweep.")
+@policy_option
+@click.option("--batch", type=click.IntRange(1, 10_000), default=500, show_default=True, help="Leases a transaction.")
+@json_option
+def watch(dsn: str | None, interval: timedelta, policy: str, batch: int, as_json: bool) -> None:
+    """The watcher: sweeps expired leases until SIGTERM; survives restarts of the database."""
+    from leasetop import logs
+    from leasetop.model import Policy
+    from leasetop.watcher import Watcher
+
+    logs.to_stderr(as_json)
+    _until_signalled(Watcher(dsn, interval, Policy(policy), batch=batch))
+
+
+@main.command()
+@dsn_option
+@click.option("--handler", metavar="MODULE:FUNCTION", help="What does the work; default: the pretend payment provider.")
+@click.option("--concurrency", type=click.IntRange(1, 1000), default=4, show_default=True)
+@click.option("--batch", type=click.IntRange(1, 1000), default=1, show_default=True, help="Jobs a claim.")
+@seconds_option("--ttl", 30.0, "How long a lease lasts without a heartbeat.")
+@seconds_option("--heartbeat", 10.0, "How often leases are renewed.")
+@seconds_option("--drain", 30.0, "How long SIGTERM lets running jobs finish.")
+@policy_option
+@click.option("--name", default="worker", show_default=True, help="The first part of the owner's name.")
+@json_option
+def worker(dsn: str | None, as_json: bool, **options: Any) -> None:
+    """One worker process: claims jobs, keeps their leases, completes them; SIGTERM finishes or releases them."""
+    from leasetop import logs
+
+    logs.to_stderr(as_json)
+    raise NotImplementedError(options)
+
+
+@main.command()
+@click.option("--dir", "directory", type=click.Path(path_type=Path), help="Where the demo's PostgreSQL lives.")
+@click.option("--fresh", is_flag=True, help="Start anew: drops the demo's data of earlier runs.")
+@click.option("--workers", type=click.IntRange(0, 20), default=3, show_default=True, help="Worker processes to start.")
+@seconds_option("--interval", 1.0, "How often the screen is refreshed.")
+@policy_option
+def demo(directory: Path | None, fresh: bool, workers: int, interval: timedelta, policy: str) -> None:
+    """A live queue on an embedded PostgreSQL, with real worker processes to crash and freeze."""
+    _need_terminal("leasetop demo in a terminal")
+    raise NotImplementedError(directory, fresh, workers, interval, policy)
+
+
+def _need_terminal(instead: str) -> None:
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        _fail(f"the screen needs a terminal, and this is none; use {instead}", 1)
+
+
+async def _with_queue(dsn: str | None, use: "Callable[[Queue], Coroutine[Any, Any, T]]") -> T:
+    from leasetop.database import Database
+    from leasetop.queue import find
+
+    database = Database(dsn)
+    try:
+        return await use(await find(database))
+    finally:
+        await database.close()
+
+
+async def _screen(dsn: str | None, interval: timedelta, policy: str) -> None:
+    from leasetop import whoami
+    from leasetop.model import Policy
+    from leasetop.tui.app import LeasetopApp
+
+    async def show(queue: "Queue") -> None:
+        app = LeasetopApp(queue, actor=whoami.operator(), interval=interval, policy=Policy(policy))
+        await app.run_async()
+
+    await _with_queue(dsn, show)
+
+
+def _run(work: Coroutine[Any, Any, T]) -> T:
+    import asyncio
+
+    return asyncio.run(work)

@@ -1,0 +1,88 @@
+"""Every act of every screen, named once: keys, footer, palette and help are all made from this table."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from textual.binding import Binding
+
+
+class On(StrEnum):
+    """A screen that has acts of its own."""
+
+    JOBS = "jobs"
+    WORKERS = "workers"
+    EVERY = "every"
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """`action` is the name of the screen's or the app's `action_...` method, with its argument."""
+
+    action: str
+    keys: str
+    label: str
+    """One word or two, for the footer."""
+    help: str
+    on: On
+    footer: bool = True
+    shown: str | None = None
+    """How the key is written, where its name is not what is printed on it."""
+
+    @property
+    def key(self) -> str:
+        """The first key, as it is printed."""
+        return self.shown or self.keys.split(",")[0]
+
+    def binding(self) -> Binding:
+        return Binding(self.keys, self.action, self.label, show=self.footer, key_display=self.shown)
+
+
+_TABS = ("Active", "Pending", "Processing", "Stuck", "Failed", "Completed", "All")
+
+ACTS = (
+    Act(
+        "details",
+        "enter",
+        "Details",
+        "Everything about the job under the cursor: all attempts and acts",
+        On.JOBS,
+    ),
+    Act("back", "escape", "Close", "Close the details", On.JOBS, footer=False, shown="esc"),
+    Act(
+        "requeue",
+        "r",
+        "Requeue",
+        "Return the job under the cursor to Pending, guarded by what you see",
+        On.JOBS,
+    ),
+    Act("sweep", "S", "Sweep", "End expired leases, after a preview of exactly which", On.JOBS),
+    Act("workers", "w", "Workers", "Leases by owner, and the demo's worker processes", On.JOBS),
+    *(
+        Act(f"view('{name}')", str(n), name, f"Show the tab {name}", On.JOBS, footer=False)
+        for n, name in enumerate(_TABS, start=1)
+    ),
+    Act("spawn", "n", "Spawn", "Start demo workers: real processes that claim jobs", On.WORKERS),
+    Act(
+        "crash",
+        "c",
+        "Crash",
+        "SIGKILL the worker under the cursor: its leases run out by themselves",
+        On.WORKERS,
+    ),
+    Act("freeze", "f", "Freeze", "SIGSTOP: it neither works nor heartbeats, and does not know it", On.WORKERS),
+    Act("thaw", "t", "Thaw", "SIGCONT: it goes on; what it lost meanwhile is refused to it", On.WORKERS),
+    Act("stop", "x", "Stop", "SIGTERM: it finishes or releases what it holds", On.WORKERS),
+    Act("slow", "s", "Slow", "Eight times slower, or back to normal", On.WORKERS),
+    Act("heartbeat", "b", "Heartbeat", "Switch its heartbeats off or on", On.WORKERS),
+    Act("back", "escape,w", "Back", "Back to the jobs", On.WORKERS, shown="esc"),
+    Act("pause", "p", "Pause", "Stop or go on refreshing; the age of the data is shown", On.EVERY),
+    Act("refresh_now", "R,f5", "Refresh", "Refresh now", On.EVERY, footer=False),
+    Act("command_palette", "colon,ctrl+p", "Commands", "Find any act by its name", On.EVERY, shown=":"),
+    Act("help", "question_mark,f1", "Help", "The keys and words of this screen", On.EVERY, shown="?"),
+    Act("quit", "q", "Quit", "Leave; what the demo started ends with it", On.EVERY),
+)
+
+
+def of(screen: On) -> tuple[Act, ...]:
+    """The acts of one screen, or those that every screen has."""
+    return tuple(act for act in ACTS if act.on is screen)

@@ -1,0 +1,211 @@
+"""The screen's program: owns the poller, hands snapshots to the screen on top, and carries acts to the queue."""
+
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from textual import on
+from textual.app import App, SystemCommand
+from textual.screen import Screen
+
+from leasetop.clock import ServerClock
+from leasetop.errors import LeasetopError, Unreachable
+from leasetop.model import Policy, Snapshot
+from leasetop.queue import Backoff, Queue
+from leasetop.tui import acts, looks
+from leasetop.tui.messages import Lost, Refreshed
+from leasetop.tui.poller import Poller
+from leasetop.tui.screens.board import Board
+from leasetop.tui.screens.help import HelpScreen
+from leasetop.tui.screens.jobs import JobsScreen
+from leasetop.tui.widgets.header import Link
+
+if TYPE_CHECKING:
+    from leasetop.demo.fleet import Fleet
+
+_TICK_S = 0.5
+_STALE = timedelta(seconds=5)
+
+
+class LeasetopApp(App[None]):
+    """`leasetop --dsn ...` and `leasetop demo`.
+
+    `make_fleet` makes the fleet of demo workers when one is first asked for; `demo_database` says that they are at
+    home here, so that spawning needs no second question.
+    """
+
+    CSS_PATH = "leasetop.tcss"
+    TITLE = "leasetop"
+    ENABLE_COMMAND_PALETTE = True
+    BINDINGS = [*(act.binding() for act in acts.of(acts.On.EVERY))]
+
+    def __init__(
+        self,
+        queue: Queue,
+        *,
+        actor: str,
+        interval: timedelta = timedelta(seconds=1),
+        policy: Policy = Policy.REQUEUE,
+        backoff: Backoff | None = None,
+        make_fleet: "Callable[[], Fleet] | None" = None,
+        fleet: "Fleet | None" = None,
+        demo_database: bool = False,
+    ) -> None:
+        super().__init__()
+        self.queue = queue
+        self.actor = actor
+        self.backoff = backoff or Backoff()
+        self.fleet = fleet
+        self.demo_database = demo_database
+        self.snapshot: Snapshot | None = None
+        self.poller = Poller(
+            queue,
+            interval,
+            lambda snapshot: self.post_message(Refreshed(snapshot)),
+            lambda error: self.post_message(Lost(error)),
+        )
+        self._policy = policy
+        self._make_fleet = make_fleet
+        self._error: str | None = None
+
+    def get_default_screen(self) -> Screen[None]:
+        return JobsScreen()
+
+    def get_css_variables(self) -> dict[str, str]:
+        variables = super().get_css_variables()
+        return variables | looks.variables(variables)
+
+    def on_mount(self) -> None:
+        self.run_worker(self.poller.run(), group="poller", exclusive=True)
+        self.set_interval(_TICK_S, self._tick)
+
+    @property
+    def database_title(self) -> str:
+        """`database@host`, as the header shows it."""
+        return self.snapshot.server.title if self.snapshot else "this database"
+
+    @property
+    def server_clock(self) -> ServerClock:
+        """The server's time, as of the latest snapshot; acts are possible only once there is one."""
+        assert self.snapshot is not None
+        return self.snapshot.clock
+
+    @property
+    def policy(self) -> Policy:
+        """What a sweep by the operator does: as the watchers do, where they agree; else as leasetop was told."""
+        watching = {watcher.policy for watcher in (self.snapshot.watchers if self.snapshot else None) or ()}
+        return Policy(watching.pop()) if len(watching) == 1 else self._policy
+
+    def may_act(self, act: str) -> bool:
+        """Whether acts that rely on the data may be begun now; says why where not."""
+        if self._error is not None or self.snapshot is None:
+            self.say(f"no {act}: there is no connection to the database", failed=True)
+            return False
+        if act != "spawn" and not self.queue.can(act):
+            self.say(f"no {act}: the profile of {self.snapshot.queue} has no such act", failed=True)
+            return False
+        return True
+
+    @asynccontextmanager
+    async def acting(self) -> AsyncIterator[None]:
+        """Around an act: its errors in words, and an early refresh behind it."""
+        try:
+            yield
+        except Unreachable as error:
+            self.say(f"{error} - whether the act took place is not known: look again", failed=True)
+        except LeasetopError as error:
+            self.say(str(error), failed=True)
+        self.poller.wake()
+
+    def say(self, words: str, failed: bool = False) -> None:
+        """One line to the operator. Data in it is no markup."""
+        self.notify(words, severity="error" if failed else "information", timeout=8, markup=False)
+
+    def open_workers(self) -> None:
+        """The workers screen, over the jobs."""
+        # Imported when first needed: the fleet is no part of watching a queue.
+        from leasetop.tui.screens.workers import WorkersScreen
+
+        self.push_screen(WorkersScreen())
+
+    def open_fleet(self) -> "Fleet":
+        """The demo workers' fleet, made when first asked for. Raises LeasetopError where there can be none."""
+        if self.fleet is None:
+            if self._make_fleet is None:
+                raise LeasetopError("demo workers cannot be started here")
+            self.fleet = self._make_fleet()
+        return self.fleet
+
+    def action_pause(self) -> None:
+        self.poller.paused = not self.poller.paused
+        if not self.poller.paused:
+            self.poller.wake()
+        self.show_latest()
+
+    def action_refresh_now(self) -> None:
+        self.poller.wake()
+
+    def action_help(self) -> None:
+        shown = self.screen.ACTS if isinstance(self.screen, Board) else ()
+        self.push_screen(HelpScreen(shown))
+
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        own = screen.ACTS if isinstance(screen, Board) else ()
+        for act in (*own, *acts.of(acts.On.EVERY)):
+            if act.action == "command_palette":
+                continue
+            target = screen if act in own else self
+            yield SystemCommand(f"{act.label} ({act.key})", act.help, _caller(self, act.action, target))
+        yield SystemCommand("Theme", "Choose another theme", self.action_change_theme)
+
+    @on(Refreshed)
+    def _refreshed(self, message: Refreshed) -> None:
+        self.snapshot, self._error = message.snapshot, None
+        self.show_latest()
+
+    @on(Lost)
+    def _lost(self, message: Lost) -> None:
+        if self._error is None:
+            self.say(str(message.error), failed=True)
+        self._error = str(message.error)
+        self.show_latest()
+
+    def show_latest(self) -> None:
+        """Hands what is known to the screen on top; a screen asks for it when it is ready."""
+        board = self._board()
+        if board is not None:
+            board.show(self.snapshot, self._link())
+
+    def _tick(self) -> None:
+        board = self._board()
+        if board is None:
+            return
+        board.refresh_times()
+        link = self._link()
+        if link.stale != board.has_class("-stale"):
+            board.show(self.snapshot, link)
+
+    def _board(self) -> Board | None:
+        # Under a dialog the board goes on showing what happens.
+        boards = [screen for screen in self.screen_stack if isinstance(screen, Board) and screen.is_mounted]
+        return boards[-1] if boards else None
+
+    def _link(self) -> Link:
+        late = self.snapshot is not None and self.snapshot.clock.age() > _STALE + 3 * self.poller.interval
+        return Link(
+            interval_s=self.poller.interval.total_seconds(),
+            paused=self.poller.paused,
+            error=self._error,
+            stale=late or self._error is not None,
+        )
+
+    async def action_quit(self) -> None:
+        self.exit()
+
+
+def _caller(app: LeasetopApp, action: str, target: Screen[object] | App[None]) -> Callable[[], object]:
+    async def call() -> None:
+        await app.run_action(action, default_namespace=target)
+
+    return call

@@ -1,0 +1,65 @@
+"""Asks for a snapshot again and again, off the screen's way, and says what came of it.
+
+One task, started and ended in one place. It never asks twice at once: a slow server is asked less often.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+
+from leasetop.errors import LeasetopError
+from leasetop.model import Snapshot, Throughput, View
+from leasetop.queue import WINDOW, Queue
+
+
+class Poller:
+    """`publish` gets each snapshot, `lost` each failure to get one; both are called on the event loop."""
+
+    def __init__(
+        self,
+        queue: Queue,
+        interval: timedelta,
+        publish: Callable[[Snapshot], object],
+        lost: Callable[[LeasetopError], object],
+    ) -> None:
+        self.view = View.ACTIVE
+        self.paused = False
+        self.interval = interval
+        self._queue = queue
+        self._publish = publish
+        self._lost = lost
+        self._wake = asyncio.Event()
+        self._throughput: Throughput | None = None
+
+    def wake(self) -> None:
+        """An early refresh: now, or as soon as the one under way is done. Also while paused."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            self._wake.clear()
+            try:
+                snapshot = await self._queue.snapshot(self.view)
+            except LeasetopError as error:
+                self._lost(error)
+            else:
+                self._publish(self._remember(snapshot))
+            await self._pause()
+
+    async def _pause(self) -> None:
+        while True:
+            try:
+                await asyncio.wait_for(self._wake.wait(), self.interval.total_seconds())
+            except TimeoutError:
+                if self.paused:
+                    continue
+            return
+
+    def _remember(self, snapshot: Snapshot) -> Snapshot:
+        # Each snapshot looks at the newest history only; what earlier ones saw of the window is kept here.
+        if snapshot.throughput is None:
+            return snapshot
+        self._throughput = snapshot.throughput.merged(self._throughput, WINDOW)
+        return replace(snapshot, throughput=self._throughput)

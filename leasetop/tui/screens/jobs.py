@@ -1,0 +1,193 @@
+"""The first screen: tiles, tabs, the jobs table, and the details of the job under the cursor."""
+
+from rich.cells import cell_len
+from textual import on, work
+from textual.app import ComposeResult
+from textual.containers import Horizontal
+from textual.content import Content
+from textual.widgets import Footer, Static
+
+from leasetop import text
+from leasetop.errors import LeasetopError
+from leasetop.model import Job, Snapshot, View
+from leasetop.tui import acts
+from leasetop.tui.screens.board import Board
+from leasetop.tui.screens.requeue import RequeueDialog
+from leasetop.tui.screens.sweep import SweepDialog
+from leasetop.tui.widgets.detail import DetailPane
+from leasetop.tui.widgets.header import Header, Link
+from leasetop.tui.widgets.jobs import Jobs
+from leasetop.tui.widgets.rows import Rows
+from leasetop.tui.widgets.tiles import Tiles
+
+
+class Tabs(Static):
+    """The tabs with their keys and counts, and how many rows are shown of how many."""
+
+    def __init__(self) -> None:
+        super().__init__(markup=False)
+        self._view = View.ACTIVE
+        self._snapshot: Snapshot | None = None
+
+    def show(self, snapshot: Snapshot | None, view: View) -> None:
+        self._snapshot, self._view = snapshot, view
+        self.on_resize()
+
+    def on_resize(self) -> None:
+        pieces: list[str | tuple[str, str]] = []
+        shown = ""
+        if self._snapshot is not None and self._snapshot.view is self._view:
+            total = self._snapshot.total(self._view)
+            shown = f"{text.count(len(self._snapshot.jobs))} of {text.count(total.count, total.capped)} "
+        names = [(view, f" {n} {view} ") for n, view in enumerate(View, start=1)]
+        room = self.size.width - cell_len(shown)
+        if sum(cell_len(said) for _, said in names) > room:
+            names = [(view, f" {n} {view}") for n, view in enumerate(View, start=1)]
+        for view, said in names:
+            pieces.append((said, "bold reverse" if view is self._view else ""))
+        used = sum(cell_len(said) for _, said in names)
+        pieces.append(" " * max(0, room - used))
+        pieces.append((shown, "$text-muted"))
+        self.update(Content.assemble(*pieces))
+
+
+class JobsScreen(Board):
+    """The jobs of one tab."""
+
+    ACTS = acts.of(acts.On.JOBS)
+    BINDINGS = [*(act.binding() for act in ACTS)]
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (140, "-wide")]
+
+    def compose(self) -> ComposeResult:
+        yield Header()
+        yield Tiles()
+        yield Tabs()
+        with Horizontal(id="body"):
+            yield Jobs(id="jobs")
+            yield DetailPane(id="detail")
+        yield Footer(compact=True, show_command_palette=False)
+
+    def on_mount(self) -> None:
+        self.query_one(Jobs).focus()
+
+    @property
+    def view(self) -> View:
+        """The tab."""
+        return self.top.poller.view
+
+    def show(self, snapshot: Snapshot | None, link: Link) -> None:
+        super().show(snapshot, link)
+        self.query_one(Tabs).show(snapshot, self.view)
+        if snapshot is None:
+            return
+        self.query_one(Tiles).show(snapshot)
+        if snapshot.view is not self.view:
+            # Asked for before the tab was changed: the next one is under way.
+            return
+        table = self.query_one(Jobs)
+        table.clock = snapshot.clock
+        table.show(((job.key, job) for job in snapshot.jobs), empty=_nothing(snapshot))
+        if self.has_class("-detail"):
+            self._load_detail()
+
+    def refresh_times(self) -> None:
+        super().refresh_times()
+        table = self.query_one(Jobs)
+        if table.clock is not None:
+            table.refresh_times()
+
+    def action_view(self, name: str) -> None:
+        view = View(name)
+        if view is self.view:
+            return
+        self.top.poller.view = view
+        self.query_one(Jobs).forget()
+        self.query_one(Tabs).show(self.top.snapshot, view)
+        self.top.poller.wake()
+
+    @on(Rows.Chosen, "#jobs")
+    def action_details(self) -> None:
+        if self.has_class("-detail"):
+            self.action_back()
+            return
+        if self.query_one(Jobs).selected is None:
+            self.top.say("no job under the cursor")
+            return
+        self.add_class("-detail")
+        self._load_detail()
+
+    def action_back(self) -> None:
+        self.remove_class("-detail")
+        self.query_one(Jobs).focus()
+
+    def action_workers(self) -> None:
+        self.top.open_workers()
+
+    @on(Rows.Moved, "#jobs")
+    def _moved(self) -> None:
+        if self.has_class("-detail"):
+            self._load_detail()
+
+    @work(exclusive=True, group="detail")
+    async def _load_detail(self) -> None:
+        table, pane = self.query_one(Jobs), self.query_one(DetailPane)
+        job = table.selected
+        if job is None:
+            pane.say("no job under the cursor")
+            return
+        try:
+            detail = await self.top.queue.detail(job.key)
+        except LeasetopError:
+            # The header says that the connection is lost; what is shown stays, dimmed.
+            return
+        # The cursor may have moved on while the answer was under way; then another answer follows.
+        if table.selected is not None and table.selected.key == job.key:
+            pane.show(detail, job.id, table.on_ghost)
+
+    def action_requeue(self) -> None:
+        job = self.query_one(Jobs).selected
+        if job is None:
+            self.top.say("no job under the cursor")
+        elif self.top.may_act("requeue"):
+            self._requeue(job)
+
+    @work(exclusive=True, group="act")
+    async def _requeue(self, job: Job) -> None:
+        async with self.top.acting():
+            detail = await self.top.queue.detail(job.key)
+            if detail.job is None:
+                self.top.say(f"job {text.safe(job.id)} is gone: nothing to requeue", failed=True)
+                return
+            decision = await self.top.push_screen_wait(RequeueDialog(detail, detail.job, job))
+            if decision is None:
+                return
+            outcome = await self.top.queue.requeue(decision.job, self.top.actor, decision.reason, decision.force)
+            self.top.say(outcome.words, failed=not outcome.done)
+
+    def action_sweep(self) -> None:
+        if self.top.may_act("sweep"):
+            self._sweep()
+
+    @work(exclusive=True, group="act")
+    async def _sweep(self) -> None:
+        async with self.top.acting():
+            preview = await self.top.queue.expired()
+            decision = await self.top.push_screen_wait(SweepDialog(preview, self.top.policy, self.top.server_clock))
+            if decision is None:
+                return
+            swept = await self.top.queue.sweep(decision.policy, self.top.actor, decision.jobs, self.top.backoff)
+            self.top.say(_swept(len(swept), len(decision.jobs)), failed=not swept)
+
+
+def _swept(done: int, shown: int) -> str:
+    if done == shown:
+        return f"{text.plural(done, 'expired lease')} swept"
+    return f"{done} of {text.plural(shown, 'expired lease')} swept: the others did not qualify any more"
+
+
+def _nothing(snapshot: Snapshot) -> str:
+    if snapshot.view is View.STUCK:
+        return "Nothing is stuck."
+    if snapshot.view is View.ACTIVE:
+        return "The queue is empty: nothing waits, runs or is stuck."
+    return f"No jobs in {snapshot.view}."

@@ -1,0 +1,157 @@
+"""The requeue dialog: freezes the job it was opened for, shows the evidence, takes a reason.
+
+It returns what the operator decided on what they saw; the guard in the database then compares that with the row.
+"""
+
+from dataclasses import dataclass
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Button, Input, Static
+
+from leasetop import text
+from leasetop.model import Detail, Job, State
+from leasetop.tui.widgets.detail import Pieces, history_pieces, job_pieces
+
+
+@dataclass(frozen=True, slots=True)
+class Requeue:
+    """Requeue exactly this, as it was seen, for this reason; `force` takes a lease that is not over."""
+
+    job: Job
+    reason: str
+    force: bool
+
+
+_REFUSED = {
+    State.PENDING: "It is Pending already.",
+    State.SCHEDULED: "It is Pending already, and waits for its time.",
+    State.COMPLETED: "It is Completed. A payment that was made is never requeued.",
+    State.CANCELLED: "It is Cancelled.",
+    State.OTHER: "Its status is none that is known here.",
+}
+
+
+class RequeueDialog(ModalScreen[Requeue | None]):
+    """`job` is as it was read for this dialog; `listed` as the list showed it a moment before."""
+
+    BINDINGS = [
+        Binding("escape", "cancel", "Cancel"),
+        Binding("ctrl+f", "force", "Force a live lease"),
+    ]
+
+    def __init__(self, detail: Detail, job: Job, listed: Job) -> None:
+        super().__init__()
+        self._detail = detail
+        self._job = job
+        self._changed = listed.fence != job.fence
+        self._force = False
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog"):
+            yield Static(id="verdict", markup=False)
+            with VerticalScroll(id="evidence"):
+                yield Static(Content.assemble(*self._evidence()), markup=False)
+            yield Input(placeholder="reason, for the history (required)", id="reason", compact=True)
+            yield Input(
+                placeholder=f"type {text.safe(self._job.id, 40)} to take a live lease",
+                id="typed",
+                compact=True,
+            )
+            with Horizontal(classes="buttons"):
+                yield Button("Requeue", variant="warning", id="yes", compact=True)
+                yield Button("Cancel", id="no", compact=True)
+                yield Static(id="hint", markup=False)
+
+    def on_mount(self) -> None:
+        self.query_one(".dialog").border_title = f"Requeue job {text.safe(self._job.id, 60)}"
+        self._judge()
+        self.set_interval(1.0, self._judge)
+        (self.query_one("#reason") if self._allowed else self.query_one("#no")).focus()
+
+    @property
+    def _live(self) -> bool:
+        return self._job.is_live(self._detail.clock.now())
+
+    @property
+    def _allowed(self) -> bool:
+        return self._job.state not in _REFUSED and (self._force or not self._live)
+
+    def _judge(self) -> None:
+        """The verdict, again each second: a lease that was live may be over by now."""
+        job, pieces = self._job, list[str | tuple[str, str]]()
+        if self._changed:
+            pieces.append(("It changed since the list showed it; this is how it is now.\n", "bold $text-warning"))
+        if job.state in _REFUSED:
+            pieces.append((f"Refused: {_REFUSED[job.state]}", "bold $text-error"))
+        elif self._live:
+            left = text.duration(job.remaining(self._detail.clock.now()))  # type: ignore[arg-type]
+            holder = f"{text.safe(job.owner)} holds the lease for another {left}"
+            if self._force:
+                words = f"FORCED: {holder}. Its payment may be under way: requeued, it can be made twice."
+            else:
+                words = f"Refused: {holder}. A live lease is not requeued. ctrl+f if you know that the owner is dead."
+            pieces.append((words, "bold $text-error"))
+        else:
+            pieces.append("Pending at once. Attempts and history stay; what you see here is what is compared.")
+        self.query_one("#verdict", Static).update(Content.assemble(*pieces))
+        self.query_one("#reason").display = self._allowed
+        self.query_one("#typed").display = self._allowed and self._live
+        self.query_one("#yes").display = self._allowed
+        self.query_one("#hint", Static).update("enter requeues, esc cancels" if self._allowed else "esc closes")
+
+    def _evidence(self) -> Pieces:
+        job, clock = self._job, self._detail.clock
+        pieces = job_pieces(job, clock)
+        if job.state not in _REFUSED:
+            pieces += [("\nBEFORE YOU DO\n", "bold"), *self._advice(), "\n"]
+        return [*pieces, *([] if job.state not in _REFUSED else ["\n"]), *history_pieces(self._detail)]
+
+    def _advice(self) -> Pieces:
+        job = self._job
+        reached = f"stage {text.safe(job.stage)} was reached" if job.stage else "no stage was recorded"
+        key = (
+            f"look up {text.safe(job.idempotency_key)} at the payment provider"
+            if job.idempotency_key
+            else "the table has no idempotency key: look the payment up at the provider by other means"
+        )
+        old = (
+            ""
+            if job.created_at is None
+            else f", the job is {text.duration(self._detail.clock.now() - job.created_at)} old"
+        )
+        return [f"{reached}{old}: {key}.\n"]
+
+    def action_cancel(self) -> None:
+        self.dismiss(None)
+
+    def action_force(self) -> None:
+        if self._job.state in _REFUSED or not self._live:
+            return
+        self._force = not self._force
+        self._judge()
+        (self.query_one("#reason") if self._force else self.query_one("#no")).focus()
+
+    @on(Input.Submitted)
+    @on(Button.Pressed, "#yes")
+    def _decide(self) -> None:
+        if not self._allowed:
+            return
+        reason, typed = self.query_one("#reason", Input), self.query_one("#typed", Input)
+        hint = self.query_one("#hint", Static)
+        if not reason.value.strip():
+            hint.update("a reason is needed")
+            reason.focus()
+        elif self._live and typed.value.strip() != self._job.id:
+            hint.update("type the job's id to take a live lease")
+            typed.focus()
+        else:
+            self.dismiss(Requeue(self._job, reason.value.strip(), force=self._force and self._live))
+
+    @on(Button.Pressed, "#no")
+    def _close(self) -> None:
+        self.dismiss(None)

@@ -1,0 +1,104 @@
+"""The sweep dialog: exactly which expired leases would be ended, and what would become of the jobs."""
+
+from dataclasses import dataclass
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.containers import Horizontal, Vertical
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Button, Static
+
+from leasetop import report, text
+from leasetop.clock import ServerClock
+from leasetop.model import Job, Policy
+from leasetop.tui.widgets.rows import Column, Rows
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """End exactly these leases, where they are still expired."""
+
+    jobs: tuple[Job, ...]
+    policy: Policy
+
+
+class SweepDialog(ModalScreen[Sweep | None]):
+    """The preview, frozen when it was opened."""
+
+    BINDINGS = [
+        Binding("escape", "cancel", "Cancel"),
+        Binding("tab", "policy", "Requeue or park", priority=True),
+        Binding("y", "apply", "Sweep"),
+    ]
+
+    def __init__(self, jobs: tuple[Job, ...], policy: Policy, clock: ServerClock) -> None:
+        super().__init__()
+        self._jobs, self._policy, self._clock = jobs, policy, clock
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog"):
+            yield Static(id="verdict", markup=False)
+            yield Rows[Job](
+                [
+                    Column("ID", 6, lambda job, _: (text.safe(job.id, 60), ""), share=1),
+                    Column("OWNER", 16, lambda job, _: (text.safe(job.owner) or "-", ""), share=2),
+                    Column("LEASE", 16, lambda job, _: (self._expired(job), "stuck")),
+                    Column("TRY", 5, lambda job, _: (report.attempts_words(job), ""), right=True),
+                    Column("BECOMES", 9, lambda job, _: (self._becomes(job), "")),
+                    Column("STAGE", 9, lambda job, _: (text.safe(job.stage) or "-", ""), rank=1),
+                ],
+                empty="No lease is expired: there is nothing to sweep.",
+                id="preview",
+            )
+            with Horizontal(classes="buttons"):
+                yield Button("Sweep", variant="warning", id="yes", compact=True)
+                yield Button("Cancel", id="no", compact=True)
+                yield Static(id="hint", markup=False)
+
+    def on_mount(self) -> None:
+        self.query_one(".dialog").border_title = "Sweep expired leases"
+        table = self.query_one("#preview", Rows)
+        table.show((job.key, job) for job in self._jobs)
+        self.query_one("#yes").display = bool(self._jobs)
+        table.focus()
+        self._explain()
+
+    def _expired(self, job: Job) -> str:
+        return "-" if job.lease_until is None else f"expired {text.duration(self._clock.now() - job.lease_until)}"
+
+    def _becomes(self, job: Job) -> str:
+        if self._policy is Policy.PARK:
+            return "Stuck"
+        left = job.attempts is None or job.max_attempts is None or job.attempts < job.max_attempts
+        return "Pending" if left else "Failed"
+
+    def _explain(self) -> None:
+        what = text.plural(len(self._jobs), "expired lease")
+        then = (
+            "requeue: Pending after a back-off, Failed where the attempts are used up"
+            if self._policy is Policy.REQUEUE
+            else "park: Stuck, not run again until a person decides"
+        )
+        self.query_one("#verdict", Static).update(Content.assemble((what, "bold"), f"  {then}"))
+        self.query_one("#hint", Static).update(
+            "y sweeps these rows only, tab requeue/park, esc cancels" if self._jobs else "esc closes"
+        )
+        self.query_one("#preview", Rows).refresh()
+
+    def action_policy(self) -> None:
+        self._policy = Policy.PARK if self._policy is Policy.REQUEUE else Policy.REQUEUE
+        self._explain()
+
+    def action_cancel(self) -> None:
+        self.dismiss(None)
+
+    @on(Button.Pressed, "#yes")
+    def action_apply(self) -> None:
+        if self._jobs:
+            self.dismiss(Sweep(self._jobs, self._policy))
+
+    @on(Button.Pressed, "#no")
+    def _close(self) -> None:
+        self.dismiss(None)

@@ -1,0 +1,81 @@
+"""The line at the top: where we are, whether somebody sweeps, how old the data is, the server's time."""
+
+from dataclasses import dataclass
+
+from rich.cells import cell_len
+from textual.content import Content
+from textual.widgets import Static
+
+from leasetop import report, text
+from leasetop.model import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """How the screen stands to its data: how often it asks, paused or not, lost or not."""
+
+    interval_s: float
+    paused: bool
+    error: str | None
+    stale: bool
+
+
+class Header(Static):
+    """Shows a snapshot's origin and the age of its data; drops the least needed parts when there is no room."""
+
+    def __init__(self) -> None:
+        super().__init__(markup=False)
+        self._snapshot: Snapshot | None = None
+        self._link: Link | None = None
+
+    def show(self, snapshot: Snapshot | None, link: Link) -> None:
+        """Both are remembered: `refresh_times` draws them again."""
+        self._snapshot, self._link = snapshot, link
+        self.set_class(link.stale, "-stale")
+        self.refresh_times()
+
+    def refresh_times(self) -> None:
+        if self._link is not None:
+            self.update(self._line(self._snapshot, self._link))
+
+    def on_resize(self) -> None:
+        self.refresh_times()
+
+    def _line(self, snapshot: Snapshot | None, link: Link) -> Content:
+        if snapshot is None:
+            return Content(" leasetop   connecting ...")
+        server, words = snapshot.server, report.watcher_words(snapshot)
+        calm = words.startswith(("ok", "unknown"))
+        parts = {
+            "name": ("leasetop", "bold"),
+            "where": (text.safe(server.title), "bold"),
+            "version": (f"PostgreSQL {server.version.split('.')[0]}", ""),
+            "role": ("STANDBY", "bold $text-warning") if server.standby else ("primary", ""),
+            "queue": (snapshot.queue, ""),
+            "watcher": (f"watcher {words}", "" if calm else "bold $text-warning"),
+            "data": (self._data(snapshot, link), "bold $text-error" if link.stale else ""),
+            "time": (f"{snapshot.clock.now():%H:%M:%S}Z", ""),
+        }
+        short = (f"watcher {words.split(',')[0]}", parts["watcher"][1])
+        # What goes first when there is no room; where we are, who watches and how old the data is stay to the last.
+        for name in ("version", "queue", "watcher", "role", "time", "name"):
+            if sum(cell_len(said) + 2 for said, _ in parts.values()) <= self.size.width:
+                break
+            if name == "watcher":
+                parts[name] = short
+            else:
+                del parts[name]
+        spare = self.size.width - sum(cell_len(said) + 2 for said, _ in parts.values())
+        pieces: list[str | tuple[str, str]] = [" "]
+        for name, part in parts.items():
+            # What changes with time stands at the right end, where it does not push the rest about.
+            pieces += [" " * max(0, spare) if name == "watcher" else "", part, "  "]
+        return Content.assemble(*pieces)
+
+    def _data(self, snapshot: Snapshot, link: Link) -> str:
+        age = text.duration(snapshot.clock.age())
+        if link.error is not None:
+            return f"LOST, data {age} old"
+        if link.paused:
+            return f"PAUSED, data {age} old"
+        return f"STALE {age}" if link.stale else f"live {link.interval_s:g}s"

@@ -1,0 +1,66 @@
+"""The five tiles: how many, and since when."""
+
+from textual.app import ComposeResult
+from textual.containers import Horizontal
+from textual.content import Content
+from textual.widgets import Static
+
+from leasetop import text
+from leasetop.model import Snapshot, State, Tally
+
+
+class Tile(Static):
+    """A titled box with two lines: a figure, and what to know about it."""
+
+    def __init__(self, title: str, state: State) -> None:
+        super().__init__(markup=False, classes=f"tile -{state}")
+        self.border_title = title
+
+    def show(self, figure: str, note: str, alarm: bool = False) -> None:
+        self.set_class(alarm, "-alarm")
+        self.update(Content.assemble((figure, "bold"), "\n", note))
+
+
+class Tiles(Horizontal):
+    """Pending, Processing, Stuck, Failed, Completed, from one snapshot."""
+
+    def compose(self) -> ComposeResult:
+        self._pending = Tile("Pending", State.PENDING)
+        self._processing = Tile("Processing", State.PROCESSING)
+        self._stuck = Tile("Stuck", State.STUCK)
+        self._failed = Tile("Failed", State.FAILED)
+        self._completed = Tile("Completed", State.COMPLETED)
+        yield from (self._pending, self._processing, self._stuck, self._failed, self._completed)
+
+    def show(self, snapshot: Snapshot) -> None:
+        now = snapshot.clock.now()
+
+        def ago(word: str, tally: Tally | None, newest: bool = False) -> str:
+            moment = None if tally is None else tally.newest if newest else tally.oldest
+            return "" if moment is None else f"{word} {text.duration(now - moment)}"
+
+        def figure(state: State) -> str:
+            tally = snapshot.tallies.get(state)
+            return "not kept" if tally is None else text.count(tally.count, tally.capped)
+
+        tallies = snapshot.tallies
+        scheduled = tallies.get(State.SCHEDULED, Tally())
+        waiting = f"  +{text.count(scheduled.count, scheduled.capped)} ⏱" if scheduled.count else ""
+        self._pending.show(figure(State.PENDING) + waiting, ago("oldest", tallies.get(State.PENDING)))
+        held = sum(owner.held > owner.expired for owner in snapshot.owners)
+        self._processing.show(figure(State.PROCESSING), text.plural(held, "owner"))
+        stuck = tallies.get(State.STUCK, Tally())
+        self._stuck.show(figure(State.STUCK), ago("oldest", stuck), alarm=stuck.count > 0)
+        failed = tallies.get(State.FAILED, Tally())
+        self._failed.show(figure(State.FAILED), ago("newest", failed, newest=True), alarm=failed.count > 0)
+        throughput = snapshot.throughput
+        if throughput is None:
+            self._completed.show(figure(State.COMPLETED), ago("newest", tallies.get(State.COMPLETED), newest=True))
+            return
+        width = max(5, self._completed.size.width - 2)
+        start = snapshot.now - throughput.bucket * width
+        values = [
+            sum(number for at, number in throughput.completed.items() if 0 <= (at - start) // throughput.bucket - n < 1)
+            for n in range(width)
+        ]
+        self._completed.show(f"{throughput.per_minute(snapshot.now):.0f}/min", text.sparkline(values, width))
