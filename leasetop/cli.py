@@ -5,6 +5,7 @@ imported by the command that needs it, so that `leasetop --version` is instant a
 """
 
 import json
+import signal
 import sys
 from collections.abc import Callable, Coroutine
 from datetime import timedelta
@@ -82,10 +83,10 @@ policy_option = click.option(
 )
 
 
-def seconds_option(name: str, default: float, text: str) -> Callable[[F], F]:
+def seconds_option(name: str, default: float | None, words: str) -> Callable[[F], F]:
     """An option in seconds that arrives as a timedelta."""
     return click.option(
-        name, type=float, default=default, metavar="SECONDS", show_default=True, callback=_seconds, help=text
+        name, type=float, default=default, metavar="SECONDS", show_default=True, callback=_seconds, help=words
     )
 
 
@@ -176,7 +177,7 @@ def list_(dsn: str | None, state: str | None, limit: int, as_json: bool) -> None
 @json_option
 def sweep(dsn: str | None, policy: str, dry_run: bool, as_json: bool) -> None:
     """End all expired leases, once."""
-    from leasetop import report, whoami
+    from leasetop import report, text, whoami
     from leasetop.model import Policy
 
     async def preview(queue: "Queue") -> None:
@@ -190,7 +191,7 @@ def sweep(dsn: str | None, policy: str, dry_run: bool, as_json: bool) -> None:
             return
         if expired:
             click.echo(report.jobs_text(expired, clock.at))
-        click.echo(f"{len(expired)} expired leases would be swept ({policy}); nothing was changed")
+        click.echo(f"{text.plural(len(expired), 'expired lease')} would be swept ({policy}); nothing was changed")
 
     async def act(queue: "Queue") -> None:
         swept = await queue.sweep(Policy(policy), whoami.operator())
@@ -324,27 +325,43 @@ def watch(dsn: str | None, interval: timedelta, policy: str, batch: int, as_json
     from leasetop.model import Policy
     from leasetop.watcher import Watcher
 
+    watcher = Watcher(dsn, interval=interval, policy=Policy(policy), batch=batch)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: watcher.stop())
     logs.to_stderr(as_json)
-    _until_signalled(Watcher(dsn, interval, Policy(policy), batch=batch))
+    watcher.run()
 
 
 @main.command()
 @dsn_option
-@click.option("--handler", metavar="MODULE:FUNCTION", help="What does the work; default: the pretend payment provider.")
-@click.option("--concurrency", type=click.IntRange(1, 1000), default=4, show_default=True)
-@click.option("--batch", type=click.IntRange(1, 1000), default=1, show_default=True, help="Jobs a claim.")
+@click.option("--handler", metavar="MODULE:FUNCTION", help="What does the work. Default: the pretend payment provider.")
+@click.option("--concurrency", type=click.IntRange(1, 1000), default=4, show_default=True, help="Jobs at once.")
+@click.option("--batch", type=click.IntRange(1, 1000), default=1, show_default=True, help="The most jobs of one claim.")
 @seconds_option("--ttl", 30.0, "How long a lease lasts without a heartbeat.")
-@seconds_option("--heartbeat", 10.0, "How often leases are renewed.")
-@seconds_option("--drain", 30.0, "How long SIGTERM lets running jobs finish.")
+@seconds_option("--heartbeat", None, "How often leases are renewed. Default: a third of the TTL.")
+@seconds_option("--drain", 30.0, "How long SIGTERM lets running jobs finish before the rest is released.")
 @policy_option
 @click.option("--name", default="worker", show_default=True, help="The first part of the owner's name.")
+@click.option("--pooled", is_flag=True, help="A transaction pooler (PgBouncer) is in between.")
 @json_option
-def worker(dsn: str | None, as_json: bool, **options: Any) -> None:
+def worker(dsn: str | None, handler: str | None, policy: str, as_json: bool, **options: Any) -> None:
     """One worker process: claims jobs, keeps their leases, completes them; SIGTERM finishes or releases them."""
-    from leasetop import logs
+    import logging
 
+    from leasetop import handlers, logs
+    from leasetop.model import Policy
+    from leasetop.worker import Settings, Worker
+
+    work = handlers.load(handler or "leasetop.demo.psp:pay")
+    made = Worker(dsn, work, Settings(policy=Policy(policy), **options))
+    made.stop_on_signals()
     logs.to_stderr(as_json)
-    raise NotImplementedError(options)
+    if handler is None:
+        logging.getLogger("leasetop.worker").warning(
+            "no --handler: jobs are completed at the pretend payment provider, and no money moves",
+            extra={"event": "pretend"},
+        )
+    made.run()
 
 
 @main.command()
@@ -353,10 +370,20 @@ def worker(dsn: str | None, as_json: bool, **options: Any) -> None:
 @click.option("--workers", type=click.IntRange(0, 20), default=3, show_default=True, help="Worker processes to start.")
 @seconds_option("--interval", 1.0, "How often the screen is refreshed.")
 @policy_option
-def demo(directory: Path | None, fresh: bool, workers: int, interval: timedelta, policy: str) -> None:
+@click.option("--print-dsn", is_flag=True, help="Print the demo's DSN, for psql, and do nothing.")
+def demo(
+    directory: Path | None, fresh: bool, workers: int, interval: timedelta, policy: str, print_dsn: bool
+) -> None:
     """A live queue on an embedded PostgreSQL, with real worker processes to crash and freeze."""
+    from leasetop.demo import live
+    from leasetop.model import Policy
+
+    if print_dsn:
+        click.echo(live.dsn(directory))
+        return
     _need_terminal("leasetop demo in a terminal")
-    raise NotImplementedError(directory, fresh, workers, interval, policy)
+    click.echo(f"leasetop: starting the demo's PostgreSQL; to look on: psql '{live.dsn(directory)}'", err=True)
+    live.run(directory, fresh=fresh, workers=workers, interval=interval, policy=Policy(policy))
 
 
 def _need_terminal(instead: str) -> None:

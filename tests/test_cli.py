@@ -1,0 +1,224 @@
+"""The command line: what it prints, and its exit status. Each command is run as a person runs it, as a process."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+
+import psycopg
+import pytest
+
+from tests import world
+
+Leasetop = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def connection(dsn: str) -> Iterator[psycopg.Connection]:
+    with psycopg.connect(dsn, autocommit=True) as made:
+        yield made
+
+
+def run(*words: str, env: dict[str, str] | None = None, typed: str | None = None) -> "subprocess.CompletedProcess[str]":
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
+    return subprocess.run(
+        [sys.executable, "-m", "leasetop", *words],
+        capture_output=True,
+        text=True,
+        env=clean | (env or {}),
+        input=typed or "",
+        timeout=60,
+    )
+
+
+@pytest.fixture
+def leasetop(dsn: str) -> Leasetop:
+    """`leasetop ...` on the test's database."""
+    return lambda *words, **more: run(words[0], "--dsn", dsn, *words[1:], **more)
+
+
+def one_line(done: "subprocess.CompletedProcess[str]") -> str:
+    """The error, which is one line and no traceback."""
+    lines = done.stderr.strip().splitlines()
+    assert len(lines) == 1, done.stderr
+    assert "Traceback" not in done.stderr
+    return lines[0]
+
+
+def test_status_as_json_maps_every_state_and_owner(leasetop: Leasetop, connection: psycopg.Connection) -> None:
+    world.put(connection)
+    world.held(connection, "a/1/x")
+    world.held(connection, "a/1/x", lease_s=-5)
+    shown = json.loads(leasetop("status", "--json").stdout)
+    assert shown["states"] == {
+        **{"pending": 1, "scheduled": 0, "processing": 1, "stuck": 1, "failed": 0, "completed": 0},
+        **{"cancelled": 0, "other": 0},
+    }
+    assert shown["owners"] == {"a/1/x": 2}
+
+
+def test_status_fits_one_screen(leasetop: Leasetop, connection: psycopg.Connection) -> None:
+    for number in range(40):
+        world.held(connection, f"a/{number}/x")
+    done = leasetop("status")
+    assert done.returncode == 0
+    lines = done.stdout.splitlines()
+    assert len(lines) <= 30
+    assert any(line.startswith("processing") and "40" in line for line in lines)
+
+
+def test_list_as_json_is_an_object_a_line(leasetop: Leasetop, connection: psycopg.Connection) -> None:
+    job = world.held(connection, "a/1/x", lease_s=-5)
+    world.put(connection)
+    lines = leasetop("list", "--state", "stuck", "--json").stdout.splitlines()
+    assert len(lines) == 1
+    shown = json.loads(lines[0])
+    assert (shown["id"], shown["state"], shown["reason"], shown["owner"]) == (str(job), "stuck", "expired", "a/1/x")
+    assert shown["attempts"] == 1
+    assert -10 < shown["lease_remaining_s"] < -4
+
+
+def test_a_state_that_does_not_exist_is_a_mistake_in_the_command(leasetop: Leasetop) -> None:
+    done = leasetop("list", "--state", "lost")
+    assert done.returncode == 2
+    assert "'lost' is none of stuck, processing" in done.stderr
+
+
+def test_a_dry_sweep_changes_nothing(leasetop: Leasetop, connection: psycopg.Connection) -> None:
+    job = world.held(connection, lease_s=-5)
+    done = leasetop("sweep", "--dry-run")
+    assert "1 expired lease would be swept" in done.stdout
+    assert world.row(connection, job)[0] == "Processing"
+
+
+def test_a_sweep_says_what_it_did(leasetop: Leasetop, connection: psycopg.Connection) -> None:
+    world.held(connection, lease_s=-5)
+    world.held(connection, lease_s=-5, attempts=5)
+    done = leasetop("sweep")
+    assert done.returncode == 0
+    assert done.stdout.strip() == "2 expired leases swept: 1 Failed, 1 Pending"
+
+
+def test_requeue_without_a_terminal_needs_yes(leasetop: Leasetop, connection: psycopg.Connection) -> None:
+    job = world.held(connection, lease_s=-5)
+    done = leasetop("requeue", str(job), "--reason", "x")
+    assert done.returncode == 2
+    assert "--yes" in done.stderr
+    assert world.row(connection, job)[0] == "Processing"
+
+
+def test_a_partly_refused_requeue_exits_with_1_and_does_the_rest(
+    leasetop: Leasetop, connection: psycopg.Connection
+) -> None:
+    dead, live = world.held(connection, lease_s=-5), world.held(connection, "a/1/x")
+    done = leasetop("requeue", str(dead), str(live), "999", "--reason", "pod died", "--yes")
+    assert done.returncode == 1
+    assert f"job {dead}: requeued" in done.stdout
+    assert f"job {live}: a/1/x holds its lease for another" in done.stderr
+    assert "job 999: there is none" in done.stderr
+    assert world.row(connection, dead)[0] == "Pending"
+    assert world.row(connection, live)[0] == "Processing"
+
+
+def test_an_empty_reason_is_refused(leasetop: Leasetop) -> None:
+    assert leasetop("requeue", "1", "--reason", "  ", "--yes").returncode == 2
+
+
+def test_the_same_payment_is_not_enqueued_twice(leasetop: Leasetop) -> None:
+    words = ["enqueue", "--amount", "12.30", "--currency", "EUR", "--key", "order-1"]
+    assert leasetop(*words).returncode == 0
+    again = leasetop(*words)
+    assert again.returncode == 1
+    assert "order-1: refused" in one_line(again)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("--amount", "-1"), ("--amount", "NaN"), ("--currency", "euro"), ("--payload", "{"), ("--max-attempts", "0")],
+)
+def test_a_payment_that_is_none_is_a_mistake_in_the_command(leasetop: Leasetop, option: str, value: str) -> None:
+    words = {"--amount": "1", "--currency": "EUR"} | {option: value}
+    done = leasetop("enqueue", *(word for pair in words.items() for word in pair))
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+
+
+def test_init_makes_the_table_once(blank_dsn: str) -> None:
+    assert "made" in run("init", "--dsn", blank_dsn).stdout
+    assert "there already" in run("init", "--dsn", blank_dsn).stdout
+
+
+def test_init_refuses_a_table_that_is_not_ours(blank_dsn: str) -> None:
+    with psycopg.connect(blank_dsn, autocommit=True) as connection:
+        connection.execute("CREATE TABLE payment_jobs (id int, status text)")
+        done = run("init", "--dsn", blank_dsn)
+        assert done.returncode == 1
+        assert "is not leasetop's" in one_line(done)
+        assert connection.execute("SELECT to_regclass('payment_job_history')").fetchone() == (None,)
+
+
+def test_init_prints_the_schema() -> None:
+    assert "CREATE TABLE IF NOT EXISTS payment_jobs" in run("init", "--print").stdout
+
+
+def test_a_dsn_before_the_command_counts(dsn: str) -> None:
+    assert run("--dsn", dsn, "status").returncode == 0
+
+
+@pytest.mark.parametrize("dsn", ["postgresql//u:secret@h/db", "host=db1 password=secret nonsense", "postgresql://u:secret@h:x/d"])
+def test_a_dsn_that_is_none_exits_with_2_and_never_shows_the_password(dsn: str) -> None:
+    done = run("status", "--dsn", dsn)
+    assert done.returncode in (1, 2)
+    assert "secret" not in one_line(done)
+
+
+def test_no_server_is_one_line_with_what_to_do(tmp_path: object) -> None:
+    done = run("status", "--dsn", f"host={tmp_path} dbname=x user=y")
+    assert done.returncode == 1
+    assert "no connection to PostgreSQL" in one_line(done)
+
+
+def test_without_a_dsn_the_line_names_the_demo(tmp_path: object) -> None:
+    done = run("status", env={"PGHOST": str(tmp_path)})
+    assert done.returncode == 1
+    assert "leasetop demo" in one_line(done)
+
+
+def test_libpqs_environment_counts(dsn: str) -> None:
+    given = psycopg.conninfo.conninfo_to_dict(dsn)
+    env = {"PGHOST": str(given["host"]), "PGDATABASE": str(given["dbname"]), "PGUSER": str(given["user"])}
+    assert run("status", env=env).returncode == 0
+
+
+def test_a_database_that_does_not_exist_is_said(dsn: str) -> None:
+    done = run("status", "--dsn", psycopg.conninfo.make_conninfo(dsn, dbname="nowhere"))
+    assert done.returncode == 1
+    assert 'database "nowhere" does not exist' in one_line(done)
+
+
+def test_a_database_without_our_table_says_what_was_looked_for(blank_dsn: str) -> None:
+    done = run("status", "--dsn", blank_dsn)
+    assert done.returncode == 1
+    assert "payment_jobs" in one_line(done)
+    assert "leasetop init" in one_line(done)
+
+
+def test_the_screen_without_a_terminal_offers_status(dsn: str) -> None:
+    done = run("--dsn", dsn)
+    assert done.returncode == 1
+    assert "leasetop status" in one_line(done)
+
+
+@pytest.mark.parametrize("handler", ["nonsense", "leasetop.nothing:pay", "leasetop.text:nothing"])
+def test_a_handler_that_is_none_is_said(leasetop: Leasetop, handler: str) -> None:
+    done = leasetop("worker", "--handler", handler)
+    assert done.returncode == 1
+    assert handler in one_line(done)
+
+
+@pytest.mark.parametrize("words", [["--ttl", "0"], ["--ttl", "nan"], ["--heartbeat", "-1"], ["--concurrency", "0"]])
+def test_a_worker_that_cannot_be_is_a_mistake_in_the_command(leasetop: Leasetop, words: list[str]) -> None:
+    done = leasetop("worker", *words)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
