@@ -352,11 +352,18 @@ def worker(dsn: str | None, handler: str | None, policy: str, as_json: bool, **o
     from leasetop.model import Policy
     from leasetop.worker import Settings, Worker
 
-    work = handlers.load(handler or "leasetop.demo.psp:pay")
-    made = Worker(dsn, work, Settings(policy=Policy(policy), **options))
+    settings = Settings(policy=Policy(policy), **options)
+    if handler is None:
+        from leasetop.demo.psp import Provider
+
+        provider = Provider(dsn)
+        made = Worker(dsn, provider.pay, settings)
+    else:
+        made = Worker(dsn, handlers.load(handler), settings)
     made.stop_on_signals()
     logs.to_stderr(as_json)
     if handler is None:
+        provider.prepare()
         logging.getLogger("leasetop.worker").warning(
             "no --handler: jobs are completed at the pretend payment provider, and no money moves",
             extra={"event": "pretend"},

@@ -11,7 +11,9 @@ from leasetop import text
 _OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
-class _Json(logging.Formatter):
+class Json(logging.Formatter):
+    """A record as a JSON object, with what was said in `extra`."""
+
     def format(self, record: logging.LogRecord) -> str:
         fact: dict[str, object] = {
             "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
@@ -23,7 +25,9 @@ class _Json(logging.Formatter):
         return json.dumps(fact, default=str, ensure_ascii=True)
 
 
-class _Text(logging.Formatter):
+class Text(logging.Formatter):
+    """A record as one line for a person."""
+
     def format(self, record: logging.LogRecord) -> str:
         at = datetime.fromtimestamp(record.created, UTC).strftime("%H:%M:%S")
         line = f"{at} {record.levelname.lower():<7} {text.safe(record.getMessage())}"
@@ -33,7 +37,7 @@ class _Text(logging.Formatter):
 def to_stderr(as_json: bool) -> None:
     """Sends the log of leasetop's own loggers to standard error, from INFO up."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Json() if as_json else _Text())
+    handler.setFormatter(Json() if as_json else Text())
     logger = logging.getLogger("leasetop")
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)

@@ -64,6 +64,8 @@ class Settings:
     heartbeat: timedelta | None = None
     """None: a third of the TTL."""
     policy: Policy = Policy.REQUEUE
+    takeover: bool = True
+    """Under `requeue`: take over expired leases; False leaves them to the watcher. Never under `park`."""
     backoff: timedelta = timedelta(seconds=2)
     backoff_cap: timedelta = timedelta(minutes=5)
     poll: timedelta = timedelta(seconds=0.5)
@@ -153,7 +155,7 @@ class Worker:
         self._runner = self._new_runner(handler)
         self._claims: dict[str, object] = {
             "owner": self.owner,
-            "takeover": settings.policy is Policy.REQUEUE,
+            "takeover": settings.takeover and settings.policy is Policy.REQUEUE,
             "ttl": f"{settings.ttl.total_seconds()} s",
         }
         self._proven = False

@@ -8,7 +8,7 @@ import pytest
 
 from leasetop import watcher
 from leasetop.model import Policy
-from leasetop.worker import Settings, Worker
+from leasetop.worker import Worker
 from tests import world
 from tests.protocol.statement import claim, complete, expire, sweep
 from tests.waiting import until
@@ -71,9 +71,9 @@ def test_a_worker_frozen_past_its_lease_does_nothing_more_to_the_row(
         until(lambda: sweep(connection, backoff_s=0.000001))
         assert claim(connection, "w/2/b") == [(job, 2)]
         before = world.row(connection, job, "payment_jobs::text")
-        frozen.go_on()
         frozen.signal(signal.SIGCONT)
         frozen.events.wait("lost", job)
+        frozen.go_on()
         if runner != "tasks":  # a task is cancelled: it does not end, so there is nothing to refuse
             frozen.events.wait("late", job)
         frozen.signal(signal.SIGTERM)
@@ -194,7 +194,3 @@ def test_a_handler_that_blocks_past_its_ttl_keeps_its_lease(dsn: str, connection
         worker.go_on()
         worker.events.wait("completed", job)
     assert world.events(connection, job) == ["completed"]
-
-
-def test_settings_of_a_process_are_checked_before_it_starts() -> None:
-    assert Settings().beat * 2 <= Settings().ttl

@@ -13,7 +13,7 @@ from textual.widgets import Footer, Static
 
 from leasetop import report, text
 from leasetop.clock import ServerClock
-from leasetop.demo.fleet import Fleet, Member
+from leasetop.demo.fleet import Fleet, Member, Role
 from leasetop.model import Owner, Snapshot
 from leasetop.tui import acts
 from leasetop.tui.screens.board import Board
@@ -141,9 +141,12 @@ class WorkersScreen(Board):
 def _lines(owners: tuple[Owner, ...], fleet: Fleet | None) -> list[Line]:
     by_name = {owner.name or "(no owner)": owner for owner in owners}
     members = {} if fleet is None else {member.owner or f"pid {member.pid}": member for member in fleet.members}
-    # The fleet keeps its order (a row does not jump when its leases change); owners from elsewhere follow.
+    # The fleet keeps its order (a row does not jump when its leases change): workers, then owners from elsewhere,
+    # then what is no worker.
     mine = [Line(name, by_name.get(name), member) for name, member in members.items()]
-    return mine + [Line(name, owner, None) for name, owner in by_name.items() if name not in members]
+    others = [Line(name, owner, None) for name, owner in by_name.items() if name not in members]
+    workers = [line for line in mine if line.member and line.member.role is Role.WORKER]
+    return workers + others + [line for line in mine if line not in workers]
 
 
 def _pid(line: Line, _: int) -> Cell:
@@ -170,7 +173,8 @@ def _event(line: Line, _: int) -> Cell:
 
 
 def _summary(snapshot: Snapshot) -> str:
-    number = text.count(snapshot.owner_count, snapshot.owners_capped)
+    owners = text.plural(snapshot.owner_count, "owner")
     held = sum(owner.held for owner in snapshot.owners)
     expired = sum(owner.expired for owner in snapshot.owners)
-    return f" {number} owners hold {held} leases, {expired} of them expired.   watcher {report.watcher_words(snapshot)}"
+    more = "+" if snapshot.owners_capped else ""
+    return f" {owners}{more} with {text.plural(held, 'lease')}{more}, {expired} expired   watcher {report.watcher_words(snapshot)}"
