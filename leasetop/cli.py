@@ -19,6 +19,7 @@ import click
 from leasetop.errors import DsnError, LeasetopError, Unreachable
 
 if TYPE_CHECKING:
+    from leasetop.demo.fleet import Fleet
     from leasetop.queue import Queue
 
 T = TypeVar("T")
@@ -378,9 +379,7 @@ def worker(dsn: str | None, handler: str | None, policy: str, as_json: bool, **o
 @seconds_option("--interval", 1.0, "How often the screen is refreshed.")
 @policy_option
 @click.option("--print-dsn", is_flag=True, help="Print the demo's DSN, for psql, and do nothing.")
-def demo(
-    directory: Path | None, fresh: bool, workers: int, interval: timedelta, policy: str, print_dsn: bool
-) -> None:
+def demo(directory: Path | None, fresh: bool, workers: int, interval: timedelta, policy: str, print_dsn: bool) -> None:
     """A live queue on an embedded PostgreSQL, with real worker processes to crash and freeze."""
     from leasetop.demo import live
     from leasetop.model import Policy
@@ -414,9 +413,19 @@ async def _screen(dsn: str | None, interval: timedelta, policy: str) -> None:
     from leasetop.model import Policy
     from leasetop.tui.app import LeasetopApp
 
+    def make_fleet() -> "Fleet":
+        from leasetop.demo.fleet import Fleet
+
+        return Fleet(dsn or "", policy=Policy(policy))
+
     async def show(queue: "Queue") -> None:
-        app = LeasetopApp(queue, actor=whoami.operator(), interval=interval, policy=Policy(policy))
-        await app.run_async()
+        actor = whoami.operator()
+        app = LeasetopApp(queue, actor=actor, interval=interval, policy=Policy(policy), make_fleet=make_fleet)
+        try:
+            await app.run_async()
+        finally:
+            if app.fleet is not None:
+                await app.fleet.close()
 
     await _with_queue(dsn, show)
 

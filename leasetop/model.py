@@ -77,6 +77,14 @@ class Policy(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Backoff:
+    """The wait before another attempt: `base` doubled for each attempt, at most `cap`, with full jitter (in SQL)."""
+
+    base: timedelta = timedelta(seconds=2)
+    cap: timedelta = timedelta(minutes=5)
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """A row of the jobs table as it was read. What the table does not keep is None."""
 

@@ -8,7 +8,6 @@ row again and say what is different. Nothing here compares a lease with this mac
 import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
 from typing import Any
@@ -22,6 +21,7 @@ from leasetop.clock import ServerClock
 from leasetop.database import Database, Row
 from leasetop.errors import NoQueue, Refused
 from leasetop.model import (
+    Backoff,
     Detail,
     Event,
     Job,
@@ -53,14 +53,6 @@ _SERVER = b"""
     SELECT clock_timestamp() AS now, current_setting('server_version') AS version, current_database()::text AS database,
            current_user::text AS "user", pg_is_in_recovery() AS standby
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Backoff:
-    """The wait before another attempt: `base` doubled for each attempt, at most `cap`, with full jitter."""
-
-    base: timedelta = timedelta(seconds=2)
-    cap: timedelta = timedelta(minutes=5)
 
 
 async def find(database: Database) -> "Queue":
@@ -213,13 +205,13 @@ class Queue:
         policy: Policy,
         actor: str,
         seen: Sequence[Job] | None = None,
-        backoff: Backoff = Backoff(),
+        backoff: Backoff | None = None,
     ) -> tuple[Swept, ...]:
         """Ends expired leases in bounded batches; with `seen`, only those that a preview showed and that still qualify.
 
         Raises Unreachable or Refused; what earlier batches did stays.
         """
-        sql = self._action("sweep")
+        sql, backoff = self._action("sweep"), backoff or Backoff()
         swept: list[Swept] = []
         # Tokens are cut to batches here; without them the LIMIT of the statement does it.
         tokens = [(int(job.key[0]), job.attempts) for job in seen] if seen is not None else None

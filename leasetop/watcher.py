@@ -14,13 +14,12 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import timedelta
 
 import psycopg
 
 from leasetop import database, statements
-from leasetop.model import Policy, Swept
+from leasetop.model import Backoff, Policy, Swept
 from leasetop.session import TROUBLE, Outage, Session, SettingsError, elapsed, fact, is_race, require_positive
 from leasetop.text import safe
 
@@ -31,17 +30,6 @@ _MOST_RACES = 20
 # Long enough for 500 rows on a busy server, short enough to notice that it hangs.
 _PATIENCE = timedelta(seconds=30)
 _LOCK = timedelta(seconds=2)
-
-
-@dataclass(frozen=True, slots=True)
-class Backoff:
-    """After how long a swept job may run again: at most `base`, doubled for each attempt, and never over `cap`."""
-
-    base: timedelta = timedelta(seconds=2)
-    cap: timedelta = timedelta(minutes=5)
-
-    def __post_init__(self) -> None:
-        require_positive(backoff=self.base, backoff_cap=self.cap)
 
 
 def sweep(
@@ -116,6 +104,7 @@ class Watcher:
             raise SettingsError(f"name must be 1 to 200 visible characters, not '{safe(self.name)}'")
         self._interval, self._policy, self._batch = interval, policy, batch
         self._backoff = backoff or Backoff()
+        require_positive(backoff=self._backoff.base, backoff_cap=self._backoff.cap)
         self._log = log
         self._observer = observer or (lambda event, number: None)
         self._session = Session(dsn, "leasetop watcher", patience=_PATIENCE, lock=_LOCK, pooled=pooled)

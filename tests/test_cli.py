@@ -166,7 +166,9 @@ def test_a_dsn_before_the_command_counts(dsn: str) -> None:
     assert run("--dsn", dsn, "status").returncode == 0
 
 
-@pytest.mark.parametrize("dsn", ["postgresql//u:secret@h/db", "host=db1 password=secret nonsense", "postgresql://u:secret@h:x/d"])
+@pytest.mark.parametrize(
+    "dsn", ["postgresql//u:secret@h/db", "host=db1 password=secret nonsense", "postgresql://u:secret@h:x/d"]
+)
 def test_a_dsn_that_is_none_exits_with_2_and_never_shows_the_password(dsn: str) -> None:
     done = run("status", "--dsn", dsn)
     assert done.returncode in (1, 2)

@@ -1,7 +1,7 @@
 """The server's parent: starts PostgreSQL, and stops it when leasetop is gone, however that came about.
 
-Run by its path as a process of its own, with nothing of leasetop imported. Its standard input is a pipe from leasetop:
-when it ends (a quit, a crash, a SIGKILL), the server is shut down. A line `restart fast` or `restart immediate` restarts
+Run by its path as a process of its own, with nothing of leasetop imported. Its standard input is a pipe from leasetop;
+when it ends (quit, crash, SIGKILL), the server is shut down. A line `restart fast` or `restart immediate` restarts
 it. Its standard output says `ready PID`, or `failed WHY`. The only argument is the configuration, as JSON.
 """
 

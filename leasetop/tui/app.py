@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 from textual import on
 from textual.app import App, SystemCommand
+from textual.binding import Binding
 from textual.screen import Screen
 
 from leasetop.clock import ServerClock
 from leasetop.errors import LeasetopError, Unreachable
-from leasetop.model import Policy, Snapshot
-from leasetop.queue import Backoff, Queue
+from leasetop.model import Backoff, Policy, Snapshot
+from leasetop.queue import Queue
 from leasetop.tui import acts, looks
 from leasetop.tui.messages import Lost, Refreshed
 from leasetop.tui.poller import Poller
@@ -38,7 +39,11 @@ class LeasetopApp(App[None]):
     CSS_PATH = "leasetop.tcss"
     TITLE = "leasetop"
     ENABLE_COMMAND_PALETTE = True
-    BINDINGS = [*(act.binding() for act in acts.of(acts.On.EVERY))]
+    BINDINGS = [
+        *(act.binding() for act in acts.of(acts.On.EVERY)),
+        # In a dialog, too: who presses this wants out. It copies nothing here.
+        Binding("ctrl+c", "quit", "Quit", show=False, priority=True),
+    ]
 
     def __init__(
         self,

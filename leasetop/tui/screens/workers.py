@@ -177,4 +177,5 @@ def _summary(snapshot: Snapshot) -> str:
     held = sum(owner.held for owner in snapshot.owners)
     expired = sum(owner.expired for owner in snapshot.owners)
     more = "+" if snapshot.owners_capped else ""
-    return f" {owners}{more} with {text.plural(held, 'lease')}{more}, {expired} expired   watcher {report.watcher_words(snapshot)}"
+    leases = f"{text.plural(held, 'lease')}{more}, {expired} expired"
+    return f" {owners}{more} with {leases}   watcher {report.watcher_words(snapshot)}"

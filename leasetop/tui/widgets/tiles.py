@@ -45,7 +45,7 @@ class Tiles(Horizontal):
 
         tallies = snapshot.tallies
         scheduled = tallies.get(State.SCHEDULED, Tally())
-        waiting = f"  +{text.count(scheduled.count, scheduled.capped)} ⏱" if scheduled.count else ""
+        waiting = f" +{text.count(scheduled.count, scheduled.capped)} later" if scheduled.count else ""
         self._pending.show(figure(State.PENDING) + waiting, ago("oldest", tallies.get(State.PENDING)))
         held = sum(owner.held > owner.expired for owner in snapshot.owners)
         self._processing.show(figure(State.PROCESSING), text.plural(held, "owner"))
