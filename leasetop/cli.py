@@ -378,8 +378,11 @@ def worker(dsn: str | None, handler: str | None, policy: str, as_json: bool, **o
 @click.option("--workers", type=click.IntRange(0, 20), default=3, show_default=True, help="Worker processes to start.")
 @seconds_option("--interval", 1.0, "How often the screen is refreshed.")
 @policy_option
+@click.option("--race", is_flag=True, help="Show the race: reading-then-writing against one conditional UPDATE.")
 @click.option("--print-dsn", is_flag=True, help="Print the demo's DSN, for psql, and do nothing.")
-def demo(directory: Path | None, fresh: bool, workers: int, interval: timedelta, policy: str, print_dsn: bool) -> None:
+def demo(
+    directory: Path | None, fresh: bool, workers: int, interval: timedelta, policy: str, race: bool, print_dsn: bool
+) -> None:
     """A live queue on an embedded PostgreSQL, with real worker processes to crash and freeze."""
     from leasetop.demo import live
     from leasetop.model import Policy
@@ -389,7 +392,7 @@ def demo(directory: Path | None, fresh: bool, workers: int, interval: timedelta,
         return
     _need_terminal("leasetop demo in a terminal")
     click.echo(f"leasetop: starting the demo's PostgreSQL; to look on: psql '{live.dsn(directory)}'", err=True)
-    live.run(directory, fresh=fresh, workers=workers, interval=interval, policy=Policy(policy))
+    live.run(directory, fresh=fresh, workers=workers, interval=interval, policy=Policy(policy), race=race)
 
 
 def _need_terminal(instead: str) -> None:

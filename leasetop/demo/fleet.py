@@ -20,6 +20,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from leasetop import text
+from leasetop.demo.race import Lane
 from leasetop.errors import LeasetopError
 from leasetop.model import Policy
 
@@ -40,6 +41,7 @@ class Role(StrEnum):
     WORKER = "worker"
     WATCHER = "watcher"
     SHOP = "shop"
+    RACER = "racer"
 
 
 class Condition(StrEnum):
@@ -135,6 +137,18 @@ class Fleet:
         return [
             await self._start(Role.WORKER, config | {"name": f"demo-{secrets.token_hex(2)}"}) for _ in range(number)
         ]
+
+    async def start_racers(self, each: int) -> None:
+        """So many processes for each lane of the race (race.py). Raises FleetError."""
+        for lane in [lane for lane in Lane for _ in range(each)]:
+            await self._start(Role.RACER, {"lane": lane.value})
+
+    async def stop_racers(self) -> None:
+        """Ends a race that is still under way, and waits for it."""
+        for member in self.members:
+            if member.role is Role.RACER and member.alive:
+                await self.stop(member)
+        await self.until(lambda members: not any(one.role is Role.RACER and one.alive for one in members))
 
     async def crash(self, member: Member) -> None:
         """SIGKILL: it is gone at once, and its leases run out by themselves."""

@@ -27,13 +27,13 @@ def dsn(directory: Path | None) -> str:
     return EmbeddedPostgres(directory or default_directory()).dsn(DATABASE)
 
 
-def run(directory: Path | None, *, fresh: bool, workers: int, interval: timedelta, policy: Policy) -> None:
+def run(directory: Path | None, *, fresh: bool, workers: int, interval: timedelta, policy: Policy, race: bool) -> None:
     """Until the operator quits. Raises DemoError or another LeasetopError, in words."""
     server = EmbeddedPostgres(directory or default_directory())
     server.start(fresh=fresh)
     try:
         prepare(server)
-        asyncio.run(_show(server.dsn(DATABASE), workers, interval, policy))
+        asyncio.run(_show(server.dsn(DATABASE), workers, interval, policy, race))
     finally:
         server.stop()
 
@@ -50,7 +50,7 @@ def prepare(server: EmbeddedPostgres) -> None:
         shop.enqueue(connection, _FIRST_PAYMENTS)
 
 
-async def _show(dsn: str, workers: int, interval: timedelta, policy: Policy) -> None:
+async def _show(dsn: str, workers: int, interval: timedelta, policy: Policy, race: bool) -> None:
     # The screen's libraries are loaded while the server starts to answer, not before there is one.
     from leasetop.tui.app import LeasetopApp
 
@@ -67,7 +67,8 @@ async def _show(dsn: str, workers: int, interval: timedelta, policy: Policy) -> 
             interval=interval,
             policy=policy,
             fleet=fleet,
-            demo_database=True,
+            demo_database=database,
+            race=race,
         )
         await app.run_async()
     finally:

@@ -1,4 +1,4 @@
-"""`python -m leasetop.demo.process ROLE`: one process of the demo's fleet: a worker, the watcher, or the shop.
+"""`python -m leasetop.demo.process ROLE`: one process of the demo's fleet: a worker, the watcher, ...
 
 Its standard input is a pipe from the screen. The first line is its configuration as JSON, so that a password is neither
 in `ps` nor in the environment; later lines are commands: {"slow": 8}, {"heartbeat": false}. When the pipe ends, the
@@ -17,6 +17,7 @@ from typing import Any
 
 from leasetop import logs
 from leasetop.demo.psp import Provider
+from leasetop.demo.race import Lane, Racer
 from leasetop.demo.shop import Shop
 from leasetop.errors import LeasetopError
 from leasetop.model import Backoff, Policy
@@ -63,10 +64,15 @@ def _shop(config: Config) -> tuple[Shop, Command]:
     return Shop(config["dsn"], config["rate"]), lambda told: None
 
 
-_ROLES: Mapping[str, Callable[[Config], tuple[Worker | Watcher | Shop, Command]]] = {
+def _racer(config: Config) -> tuple[Racer, Command]:
+    return Racer(config["dsn"], Lane(config["lane"])), lambda told: None
+
+
+_ROLES: Mapping[str, Callable[[Config], tuple[Worker | Watcher | Shop | Racer, Command]]] = {
     "worker": _worker,
     "watcher": _watcher,
     "shop": _shop,
+    "racer": _racer,
 }
 
 

@@ -74,6 +74,7 @@ ACTS = (
     Act("stop", "x", "Stop", "SIGTERM: it finishes or releases what it holds", On.WORKERS),
     Act("slow", "s", "Slow", "Eight times slower, or back to normal", On.WORKERS),
     Act("heartbeat", "b", "Heartbeat", "Switch its heartbeats off or on", On.WORKERS),
+    Act("race", "m", "Race", "The race, shown: reading-then-writing against one conditional UPDATE", On.WORKERS),
     Act("back", "escape,w", "Back", "Back to the jobs", On.WORKERS, shown="esc"),
     Act("pause", "p", "Pause", "Stop or go on refreshing; the age of the data is shown", On.EVERY),
     Act("refresh_now", "R,f5", "Refresh", "Refresh now", On.EVERY, footer=False),

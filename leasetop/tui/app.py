@@ -11,6 +11,7 @@ from textual.binding import Binding
 from textual.screen import Screen
 
 from leasetop.clock import ServerClock
+from leasetop.database import Database
 from leasetop.errors import LeasetopError, Unreachable
 from leasetop.model import Backoff, Policy, Snapshot
 from leasetop.queue import Queue
@@ -32,8 +33,8 @@ _STALE = timedelta(seconds=5)
 class LeasetopApp(App[None]):
     """`leasetop --dsn ...` and `leasetop demo`.
 
-    `make_fleet` makes the fleet of demo workers when one is first asked for; `demo_database` says that they are at
-    home here, so that spawning needs no second question.
+    `make_fleet` makes the fleet of demo workers when one is first asked for. `demo_database` is given where they are at
+    home: spawning then needs no second question, and the race can be run (`race`: at once).
     """
 
     CSS_PATH = "leasetop.tcss"
@@ -55,7 +56,8 @@ class LeasetopApp(App[None]):
         backoff: Backoff | None = None,
         make_fleet: "Callable[[], Fleet] | None" = None,
         fleet: "Fleet | None" = None,
-        demo_database: bool = False,
+        demo_database: Database | None = None,
+        race: bool = False,
     ) -> None:
         super().__init__()
         self.queue = queue
@@ -72,6 +74,7 @@ class LeasetopApp(App[None]):
         )
         self._policy = policy
         self._make_fleet = make_fleet
+        self._race = race
         self._error: str | None = None
 
     def get_default_screen(self) -> Screen[None]:
@@ -84,6 +87,8 @@ class LeasetopApp(App[None]):
     def on_mount(self) -> None:
         self.run_worker(self.poller.run(), group="poller", exclusive=True)
         self.set_interval(_TICK_S, self._tick)
+        if self._race:
+            self.open_race()
 
     @property
     def database_title(self) -> str:
@@ -133,6 +138,15 @@ class LeasetopApp(App[None]):
         from leasetop.tui.screens.workers import WorkersScreen
 
         self.push_screen(WorkersScreen())
+
+    def open_race(self) -> None:
+        """The race, on the demo's database only: it makes a table of its own."""
+        from leasetop.tui.screens.race import RaceScreen
+
+        if self.demo_database is None:
+            self.say("the race is run on the demo's database only: leasetop demo --race", failed=True)
+        else:
+            self.push_screen(RaceScreen(self.demo_database, self.open_fleet()))
 
     def open_fleet(self) -> "Fleet":
         """The demo workers' fleet, made when first asked for. Raises LeasetopError where there can be none."""

@@ -99,7 +99,7 @@ class WorkersScreen(Board):
         if not self.top.may_act("spawn"):
             return
         async with self.top.acting():
-            strange = None if self.top.demo_database else self.top.database_title
+            strange = None if self.top.demo_database is not None else self.top.database_title
             number = await self.top.push_screen_wait(SpawnDialog(strange))
             if number:
                 spawned = await self.top.open_fleet().spawn(number)
@@ -122,6 +122,9 @@ class WorkersScreen(Board):
 
     def action_heartbeat(self) -> None:
         self._signal("heartbeat switched", lambda fleet, member: fleet.heartbeat(member, not member.heartbeat))
+
+    def action_race(self) -> None:
+        self.top.open_race()
 
     @work(group="act")
     async def _signal(self, said: str, act: Callable[[Fleet, Member], Awaitable[object] | None]) -> None:
