@@ -1,0 +1,63 @@
+"""What the README says works: its example runs, and its commands, options and keys exist."""
+
+import re
+import subprocess
+import sys
+import types
+from datetime import timedelta
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from leasetop import cli
+from leasetop.tui import acts
+from leasetop.worker import Settings, Worker
+from tests import world
+
+README = (Path(__file__).parents[1] / "README.md").read_text()
+
+
+def test_the_handler_of_the_readme_pays(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    captured: list[str] = []
+    bank = types.SimpleNamespace(
+        authorize=lambda amount, currency, payload: currency == "EUR", capture=lambda key: captured.append(key)
+    )
+    monkeypatch.setitem(sys.modules, "bank", bank)  # type: ignore[arg-type]
+    module: dict[str, object] = {}
+    exec(re.findall(r"```python\n(.*?)```", README, re.DOTALL)[0], module)
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        job = world.put(connection, key="order-1")
+        pay = module["pay"]
+        worker = Worker(dsn, pay, Settings(poll=timedelta(milliseconds=50)), observer=lambda event, _: finish(event))  # type: ignore[arg-type]
+
+        def finish(event: str) -> None:
+            if event == "completed":
+                worker.stop()
+
+        worker.run()
+        assert world.row(connection, job, "status, stage") == ("Completed", "capture")
+    assert captured == ["order-1"]
+
+
+def test_every_command_and_option_of_the_readme_exists() -> None:
+    for line in re.findall(
+        r"leasetop (?!demo by)([a-z][^\n`|]*)", " ".join(re.findall(r"```sh\n(.*?)```", README, re.S))
+    ):
+        words = line.split("#")[0].split()
+        command = cli.main.commands[words[0]]  # type: ignore[attr-defined]
+        known = {option for parameter in command.params for option in parameter.opts}
+        assert {word for word in words if word.startswith("--")} <= known, line
+
+
+def test_every_key_of_every_screen_is_in_the_readme() -> None:
+    keys = set(re.findall(r"`([^`\n]+)`", re.sub(r"```.*?```", "", README, flags=re.DOTALL)))
+    names = {"escape": "esc", "question_mark": "?", "colon": ":"}
+    for act in acts.ACTS:
+        first = act.keys.split(",")[0]
+        assert names.get(first, first) in keys or first.isdigit(), act
+
+
+def test_its_policies_are_those_of_the_command() -> None:
+    shown = subprocess.run([sys.executable, "-m", "leasetop", "watch", "--help"], capture_output=True, text=True)
+    assert "[requeue|park]" in shown.stdout
