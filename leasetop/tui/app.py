@@ -10,6 +10,7 @@ from textual.app import App, SystemCommand
 from textual.binding import Binding
 from textual.screen import Screen
 
+from leasetop import text
 from leasetop.clock import ServerClock
 from leasetop.database import Database
 from leasetop.errors import LeasetopError, Unreachable
@@ -111,6 +112,10 @@ class LeasetopApp(App[None]):
         """Whether acts that rely on the data may be begun now; says why where not."""
         if self._error is not None or self.snapshot is None:
             self.say(f"no {act}: there is no connection to the database", failed=True)
+            return False
+        if self._link().stale and not self.poller.paused:
+            # A paused screen is old because the operator wants it so, and every dialog reads anew.
+            self.say(f"no {act}: the database has not answered for {text.duration(self.snapshot.clock.age())}", failed=True)
             return False
         if act != "spawn" and not self.queue.can(act):
             self.say(f"no {act}: the profile of {self.snapshot.queue} has no such act", failed=True)

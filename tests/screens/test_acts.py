@@ -1,6 +1,7 @@
 """What keys do: on which job they act, when they are refused, and where the cursor stays."""
 
 import types
+from datetime import timedelta
 
 import pytest
 from textual.pilot import Pilot
@@ -201,3 +202,37 @@ async def test_values_of_the_table_are_never_markup_or_escapes(app: LeasetopApp)
         drawn = "".join(segment.text for y in range(40) for segment in app.screen._compositor.render_strips()[y])
         assert "[@click=app.quit]press me[/]" in drawn
         assert not any(ord(character) < 32 or 127 <= ord(character) < 160 for character in drawn)
+
+
+@pytest.mark.parametrize("keys", [[], ["r"], ["S"], ["w"], ["question_mark"], ["colon"]])
+async def test_ctrl_c_quits_from_everywhere(app: LeasetopApp, keys: list[str]) -> None:
+    async with app.run_test(size=(100, 30)) as pilot:
+        await settled(pilot)
+        await pilot.press(*keys)
+        await settled(pilot)
+        await pilot.press("ctrl+c")
+        await settled(pilot)
+        assert not app.is_running or app._exit
+
+
+async def test_q_in_a_dialog_does_not_quit(app: LeasetopApp, still: StillQueue) -> None:
+    async with app.run_test(size=(100, 30)) as pilot:
+        await settled(pilot)
+        await pilot.press("6", "r")
+        await settled(pilot)
+        await pilot.press("q")
+        await settled(pilot)
+        assert not app._exit
+
+
+async def test_no_act_while_the_database_does_not_answer(
+    app: LeasetopApp, still: StillQueue, stopped_clock: types.SimpleNamespace
+) -> None:
+    app.poller.interval = timedelta(seconds=1)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await settled(pilot)
+        app.poller.interval = timedelta(seconds=0.1)
+        stopped_clock.now += 60
+        await pilot.press("r")
+        await settled(pilot)
+        assert "no requeue: the database has not answered for 1m00s" in said(app)

@@ -58,6 +58,10 @@ class JobsScreen(Board):
     BINDINGS = [*(act.binding() for act in ACTS)]
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (140, "-wide")]
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._detail_is_due = False
+
     def compose(self) -> ComposeResult:
         yield Header()
         yield Tiles()
@@ -128,21 +132,29 @@ class JobsScreen(Board):
         if self.has_class("-detail"):
             self._load_detail()
 
-    @work(exclusive=True, group="detail")
-    async def _load_detail(self) -> None:
+    def _load_detail(self) -> None:
+        """Asks for the details of the job under the cursor; where an answer is under way still, once more after it."""
+        self._detail_is_due = True
+        if not any(worker.group == "detail" and not worker.is_finished for worker in self.workers):
+            self._load_details()
+
+    @work(group="detail")
+    async def _load_details(self) -> None:
         table, pane = self.query_one(Jobs), self.query_one(DetailPane)
-        job = table.selected
-        if job is None:
-            pane.say("no job under the cursor")
-            return
-        try:
-            detail = await self.top.queue.detail(job.key)
-        except LeasetopError:
-            # The header says that the connection is lost; what is shown stays, dimmed.
-            return
-        # The cursor may have moved on while the answer was under way; then another answer follows.
-        if table.selected is not None and table.selected.key == job.key:
-            pane.show(detail, job.id, table.on_ghost)
+        while self._detail_is_due:
+            self._detail_is_due = False
+            job = table.selected
+            if job is None:
+                pane.say("no job under the cursor")
+                continue
+            try:
+                detail = await self.top.queue.detail(job.key)
+            except LeasetopError:
+                # The header says that the connection is lost; what is shown stays, dimmed.
+                continue
+            # The cursor may have moved on while the answer was under way; then another one is due.
+            if table.selected is not None and table.selected.key == job.key:
+                pane.show(detail, job.id, table.on_ghost)
 
     def action_requeue(self) -> None:
         job = self.query_one(Jobs).selected

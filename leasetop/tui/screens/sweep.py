@@ -13,6 +13,7 @@ from textual.widgets import Button, Static
 from leasetop import report, text
 from leasetop.clock import ServerClock
 from leasetop.model import Job, Policy
+from leasetop.queue import PAGE
 from leasetop.tui.widgets.rows import Column, Rows
 
 
@@ -76,6 +77,8 @@ class SweepDialog(ModalScreen[Sweep | None]):
 
     def _explain(self) -> None:
         what = text.plural(len(self._jobs), "expired lease")
+        if len(self._jobs) >= PAGE:
+            what = f"the first {what}; sweep again for more"
         then = (
             "requeue: Pending after a back-off, Failed where the attempts are used up"
             if self._policy is Policy.REQUEUE
