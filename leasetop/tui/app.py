@@ -115,7 +115,9 @@ class LeasetopApp(App[None]):
             return False
         if self._link().stale and not self.poller.paused:
             # A paused screen is old because the operator wants it so, and every dialog reads anew.
-            self.say(f"no {act}: the database has not answered for {text.duration(self.snapshot.clock.age())}", failed=True)
+            self.say(
+                f"no {act}: the database has not answered for {text.duration(self.snapshot.clock.age())}", failed=True
+            )
             return False
         if act != "spawn" and not self.queue.can(act):
             self.say(f"no {act}: the profile of {self.snapshot.queue} has no such act", failed=True)
