@@ -109,13 +109,14 @@ def main(ctx: click.Context, dsn: str | None, interval: timedelta, policy: str) 
 
 @main.command()
 @dsn_option
+@click.option("--roles", is_flag=True, help="Also make the group roles leasetop_viewer, _operator and _worker.")
 @click.option("--print", "show", is_flag=True, help="Print the SQL instead of applying it.")
-def init(dsn: str | None, show: bool) -> None:
+def init(dsn: str | None, roles: bool, show: bool) -> None:
     """Make the home table, its history and the watchers' table, where they are missing."""
     from leasetop import statements
 
     if show:
-        click.echo(statements.text("schema"), nl=False)
+        click.echo(statements.text("schema") + (statements.text("roles") if roles else ""), nl=False)
         return
     import psycopg
 
@@ -125,9 +126,13 @@ def init(dsn: str | None, show: bool) -> None:
     with connect(dsn, "leasetop init") as connection:
         try:
             new = schema.apply(connection)
+            if roles:
+                schema.apply_roles(connection)
         except psycopg.Error as error:
             raise in_words(error) from error
     click.echo("payment_jobs: made" if new else "payment_jobs: there already, nothing was lost")
+    if roles:
+        click.echo("leasetop_viewer, leasetop_operator, leasetop_worker: grant them to your login roles")
 
 
 @main.command()
@@ -163,8 +168,8 @@ def list_(dsn: str | None, state: str | None, limit: int, as_json: bool) -> None
         if as_json:
             for job in jobs:
                 click.echo(json.dumps(report.job_json(job, clock.at)))
-            return
-        click.echo(report.jobs_text(jobs, clock.at))
+        else:
+            click.echo(report.jobs_text(jobs, clock.at))
         if len(jobs) == limit:
             click.echo(f"the first {limit}: there may be more (--limit)", err=True)
 

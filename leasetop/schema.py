@@ -1,6 +1,6 @@
 """The home table: made by `leasetop init`, and refused where another table has its name.
 
-Knows `sql/schema.sql` and how to tell a `payment_jobs` of ours from one that is not.
+Knows `sql/schema.sql`, `sql/roles.sql`, and how to tell a `payment_jobs` of ours from one that is not.
 """
 
 import psycopg
@@ -46,3 +46,10 @@ def apply(connection: psycopg.Connection) -> bool:
                 )
         connection.execute(statements.text("schema").encode())
         return found is None
+
+
+def apply_roles(connection: psycopg.Connection) -> None:
+    """Makes the group roles that are missing, and gives them what they need. psycopg's errors pass."""
+    with connection.transaction():
+        connection.execute("SELECT pg_advisory_xact_lock(hashtext('leasetop init'))")
+        connection.execute(statements.text("roles").encode())

@@ -224,3 +224,30 @@ def test_a_worker_that_cannot_be_is_a_mistake_in_the_command(leasetop: Leasetop,
     done = leasetop("worker", *words)
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
+
+
+def test_roles_make_the_history_append_only_and_let_each_do_its_work(dsn: str, connection: psycopg.Connection) -> None:
+    dead, live = world.held(connection, lease_s=-5), world.held(connection)
+    for _ in range(2):
+        assert run("init", "--roles", "--dsn", dsn).returncode == 0
+    for role in ("viewer", "operator", "worker"):
+        connection.execute(f"DROP ROLE IF EXISTS test_{role}")
+        connection.execute(f"CREATE ROLE test_{role} LOGIN IN ROLE leasetop_{role}")
+    as_role = {
+        role: psycopg.conninfo.make_conninfo(dsn, user=f"test_{role}") for role in ("viewer", "operator", "worker")
+    }
+    try:
+        assert run("status", "--dsn", as_role["viewer"]).returncode == 0
+        words = ["requeue", str(dead), "--reason", "x", "--yes", "--dsn"]
+        assert "no privilege" in one_line(run(*words, as_role["viewer"]))
+        assert run(*words, as_role["operator"]).returncode == 0
+        assert run("sweep", "--dsn", as_role["worker"]).returncode == 0
+        for dsn_of in as_role.values():
+            with psycopg.connect(dsn_of) as one, pytest.raises(psycopg.errors.InsufficientPrivilege):
+                one.execute("DELETE FROM payment_job_history")
+            with psycopg.connect(dsn_of) as one, pytest.raises(psycopg.errors.InsufficientPrivilege):
+                one.execute("UPDATE payment_job_history SET event = 'completed'")
+    finally:
+        for role in as_role:
+            connection.execute(f"DROP ROLE test_{role}")
+    assert world.row(connection, live)[0] == "Processing"
