@@ -4,10 +4,12 @@
 imported by the command that needs it, so that `leasetop --version` is instant and a worker loads no screen.
 """
 
+import functools
 import json
 import signal
 import sys
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal, InvalidOperation
 from importlib.metadata import version
@@ -73,6 +75,39 @@ dsn_option = click.option(
     help="postgresql://user@host:port/database or key=value pairs; without it libpq's environment "
     "(PGHOST, PGSERVICE, PGPASSFILE, ...) and defaults.",
 )
+
+
+@dataclass(frozen=True)
+class Target:
+    """Which queue of which database."""
+
+    dsn: str | None
+    table: str | None
+    profile: Path | None
+
+
+def target_options(command: Callable[..., T]) -> Callable[..., T]:
+    """--dsn, --table and --profile, which arrive as one `target`."""
+
+    @functools.wraps(command)
+    def with_target(*words: Any, dsn: str | None, table: str | None, profile: Path | None, **more: Any) -> T:
+        if table is not None and profile is not None:
+            raise click.UsageError("give --table or --profile, not both")
+        return command(*words, target=Target(dsn, table, profile), **more)
+
+    table = click.option(
+        "--table", metavar="TABLE", callback=_inherit, help="A table of your own, understood by its columns."
+    )
+    profile = click.option(
+        "--profile",
+        metavar="FILE",
+        type=click.Path(path_type=Path),
+        callback=_inherit,
+        help="A profile that says what a table's columns mean (leasetop profile writes one). It is SQL that is run.",
+    )
+    return dsn_option(table(profile(with_target)))
+
+
 json_option = click.option("--json", "as_json", is_flag=True, help="For programs.")
 policy_option = click.option(
     "--on-expiry",
@@ -93,18 +128,18 @@ def seconds_option(name: str, default: float | None, words: str) -> Callable[[F]
 
 @click.group(cls=_Errors, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(version("leasetop"), "--version", "-V", prog_name="leasetop")
-@dsn_option
 @seconds_option("--interval", 1.0, "How often the screen is refreshed.")
 @policy_option
 @click.pass_context
-def main(ctx: click.Context, dsn: str | None, interval: timedelta, policy: str) -> None:
+@target_options
+def main(ctx: click.Context, target: Target, interval: timedelta, policy: str) -> None:
     """See and mend PostgreSQL job queues that hand out work by lease.
 
     Without a command it opens the screen. To look around without a database of your own: leasetop demo.
     """
     if ctx.invoked_subcommand is None:
         _need_terminal("leasetop status")
-        _run(_screen(dsn, interval, policy))
+        _run(_screen(target, interval, policy))
 
 
 @main.command()
@@ -136,9 +171,9 @@ def init(dsn: str | None, roles: bool, show: bool) -> None:
 
 
 @main.command()
-@dsn_option
 @json_option
-def status(dsn: str | None, as_json: bool) -> None:
+@target_options
+def status(target: Target, as_json: bool) -> None:
     """One screenful: jobs by state, who holds leases, is a watcher alive."""
     from leasetop import report
 
@@ -146,15 +181,15 @@ def status(dsn: str | None, as_json: bool) -> None:
         snapshot = await queue.snapshot(limit=1)
         click.echo(json.dumps(report.status_json(snapshot)) if as_json else report.status_text(snapshot))
 
-    _run(_with_queue(dsn, ask))
+    _run(_with_queue(target, ask))
 
 
 @main.command(name="list")
-@dsn_option
 @click.option("--state", help="pending, scheduled, processing, stuck, failed, completed, cancelled or other.")
 @click.option("--limit", type=click.IntRange(1, 100_000), default=500, show_default=True)
 @json_option
-def list_(dsn: str | None, state: str | None, limit: int, as_json: bool) -> None:
+@target_options
+def list_(target: Target, state: str | None, limit: int, as_json: bool) -> None:
     """List jobs, the most urgent state first. --json: one object a line."""
     from leasetop import report
     from leasetop.model import State
@@ -173,15 +208,15 @@ def list_(dsn: str | None, state: str | None, limit: int, as_json: bool) -> None
         if len(jobs) == limit:
             click.echo(f"the first {limit}: there may be more (--limit)", err=True)
 
-    _run(_with_queue(dsn, ask))
+    _run(_with_queue(target, ask))
 
 
 @main.command()
-@dsn_option
 @policy_option
 @click.option("--dry-run", is_flag=True, help="Show which leases would be ended, and change nothing.")
 @json_option
-def sweep(dsn: str | None, policy: str, dry_run: bool, as_json: bool) -> None:
+@target_options
+def sweep(target: Target, policy: str, dry_run: bool, as_json: bool) -> None:
     """End all expired leases, once."""
     from leasetop import report, text, whoami
     from leasetop.model import Policy
@@ -207,16 +242,16 @@ def sweep(dsn: str | None, policy: str, dry_run: bool, as_json: bool) -> None:
         else:
             click.echo(report.swept_words(swept))
 
-    _run(_with_queue(dsn, preview if dry_run else act))
+    _run(_with_queue(target, preview if dry_run else act))
 
 
 @main.command()
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
-@dsn_option
 @click.option("--reason", required=True, help="Why: goes to the history.")
 @click.option("--yes", is_flag=True, help="Do not ask. Required where there is no terminal.")
 @json_option
-def requeue(ids: tuple[str, ...], dsn: str | None, reason: str, yes: bool, as_json: bool) -> None:
+@target_options
+def requeue(ids: tuple[str, ...], target: Target, reason: str, yes: bool, as_json: bool) -> None:
     """Return stuck or failed jobs to Pending, guarded by what is shown. A live lease is refused.
 
     Exits with 1 when any of them was refused.
@@ -251,12 +286,11 @@ def requeue(ids: tuple[str, ...], dsn: str | None, reason: str, yes: bool, as_js
                 click.echo(words, err=not done)
         return well
 
-    if not _run(_with_queue(dsn, act)):
+    if not _run(_with_queue(target, act)):
         sys.exit(1)
 
 
 @main.command()
-@dsn_option
 @click.option("--key", "keys", multiple=True, help="Idempotency key; once for each payment. Default: one random key.")
 @click.option("--kind", default="charge", show_default=True)
 @click.option("--amount", required=True, help="Exact, such as 12.30.")
@@ -265,8 +299,9 @@ def requeue(ids: tuple[str, ...], dsn: str | None, reason: str, yes: bool, as_js
 @click.option("--max-attempts", type=click.IntRange(1, 1000), default=5, show_default=True)
 @click.option("--delay", type=click.FloatRange(0), default=0.0, metavar="SECONDS", help="Not before this many seconds.")
 @json_option
+@target_options
 def enqueue(
-    dsn: str | None,
+    target: Target,
     keys: tuple[str, ...],
     kind: str,
     amount: str,
@@ -315,7 +350,7 @@ def enqueue(
                 click.echo(f"job {number}: enqueued with key {key}")
         return None not in made
 
-    if not _run(_with_queue(dsn, act)):
+    if not _run(_with_queue(target, act)):
         sys.exit(1)
 
 
@@ -378,6 +413,69 @@ def worker(dsn: str | None, handler: str | None, policy: str, as_json: bool, **o
 
 
 @main.command()
+@dsn_option
+@click.option(
+    "--table", required=True, metavar="TABLE", help='The table, as SQL writes it: pay.jobs, \'"Pay"."Jobs"\'.'
+)
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="What cannot be guessed: owner=COLUMN, lease='locked_at + 4 hours', processing=1, time_zone=UTC, ...",
+)
+@click.option("--output", type=click.Path(path_type=Path), help="Where to write it. Default: standard output.")
+@click.option("--yes", is_flag=True, help="Write without asking.")
+def profile(dsn: str | None, table: str, settings: tuple[str, ...], output: Path | None, yes: bool) -> None:
+    """Look at a table of your own, guess what its columns mean, and write that down as a profile."""
+    from leasetop import mapping, profile, report
+    from leasetop.database import Database
+    from leasetop.model import View
+    from leasetop.queue import Queue
+
+    told = {}
+    for setting in settings:
+        name, sign, value = setting.partition("=")
+        if not sign or not value:
+            raise click.BadParameter(f"'{setting}' is not of the form KEY=VALUE", param_hint="--set")
+        told[name.strip()] = value.strip()
+
+    async def work() -> str:
+        database = Database(dsn)
+        try:
+            guess = await mapping.guess(database, table, told)
+            document = guess.document()
+            queue = Queue(database, profile.read(document, table))
+            snapshot = await queue.snapshot(View.ALL, limit=8)
+        finally:
+            await database.close()
+        click.echo(f"{document['title']}: what the columns are taken for\n", err=True)
+        for field, expression in document["columns"].items():
+            click.echo(f"  {field:<16} {expression}", err=True)
+        click.echo("\nhow its rows look then\n", err=True)
+        click.echo(report.jobs_text(snapshot.jobs, snapshot.now), err=True)
+        counts = ", ".join(f"{tally.count} {state}" for state, tally in snapshot.tallies.items() if tally.count)
+        click.echo(f"\n{counts or 'no rows'}", err=True)
+        for note in guess.notes:
+            click.echo(f"note: {note}", err=True)
+        return profile.written(document)
+
+    written = _run(work())
+    if output is None:
+        click.echo(written, nl=False)
+        return
+    if output.exists() and not yes:
+        if not sys.stdin.isatty():
+            raise click.UsageError(f"{output} exists: say --yes to replace it")
+        click.confirm(f"Replace {output}?", abort=True, err=True)
+    try:
+        output.write_text(written, encoding="utf-8")
+    except OSError as error:
+        raise LeasetopError(f"{output} cannot be written: {error.strerror}") from None
+    click.echo(f"{output}: written; look at it, then: leasetop --profile {output}", err=True)
+
+
+@main.command()
 @click.option("--dir", "directory", type=click.Path(path_type=Path), help="Where the demo's PostgreSQL lives.")
 @click.option("--fresh", is_flag=True, help="Start anew: drops the demo's data of earlier runs.")
 @click.option("--workers", type=click.IntRange(0, 20), default=3, show_default=True, help="Worker processes to start.")
@@ -405,18 +503,18 @@ def _need_terminal(instead: str) -> None:
         _fail(f"the screen needs a terminal, and this is none; use {instead}", 1)
 
 
-async def _with_queue(dsn: str | None, use: "Callable[[Queue], Coroutine[Any, Any, T]]") -> T:
+async def _with_queue(target: Target, use: "Callable[[Queue], Coroutine[Any, Any, T]]") -> T:
     from leasetop.database import Database
     from leasetop.queue import find
 
-    database = Database(dsn)
+    database = Database(target.dsn)
     try:
-        return await use(await find(database))
+        return await use(await find(database, target.table, target.profile))
     finally:
         await database.close()
 
 
-async def _screen(dsn: str | None, interval: timedelta, policy: str) -> None:
+async def _screen(target: Target, interval: timedelta, policy: str) -> None:
     from leasetop import whoami
     from leasetop.model import Policy
     from leasetop.tui.app import LeasetopApp
@@ -424,7 +522,7 @@ async def _screen(dsn: str | None, interval: timedelta, policy: str) -> None:
     def make_fleet() -> "Fleet":
         from leasetop.demo.fleet import Fleet
 
-        return Fleet(dsn or "", policy=Policy(policy))
+        return Fleet(target.dsn or "", policy=Policy(policy))
 
     async def show(queue: "Queue") -> None:
         actor = whoami.operator()
@@ -435,7 +533,7 @@ async def _screen(dsn: str | None, interval: timedelta, policy: str) -> None:
             if app.fleet is not None:
                 await app.fleet.close()
 
-    await _with_queue(dsn, show)
+    await _with_queue(target, show)
 
 
 def _run(work: Coroutine[Any, Any, T]) -> T:

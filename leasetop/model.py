@@ -265,6 +265,12 @@ class Snapshot:
     """From asking to the last answer."""
     owner_count: int = field(default=0)
     owners_capped: bool = False
+    notes: tuple[str, ...] = ()
+    """What this table lacks, in words for the operator."""
+    evidence: str = "lease"
+    """What proves that a lease is dead: lease, heartbeat, session, or only its age."""
+    completion_fenced: bool = True
+    """Whether a late finisher is known to be unable to complete a requeued job."""
 
     @property
     def now(self) -> datetime:
@@ -291,6 +297,6 @@ class Swept:
 
     key: Key
     status: str
-    attempts: int
-    max_attempts: int
+    attempts: int | None
+    max_attempts: int | None
     owner: str | None

@@ -6,6 +6,7 @@ where the jobs are (`source`, `key`), what each canonical field is (`columns`), 
 (reading.py, queue.py), the home table's too: there is one path.
 """
 
+import json
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -41,7 +42,7 @@ COLUMNS: Mapping[str, str] = {
 
 _TOP = {
     *("id", "title", "evidence", "completion_fenced", "detect", "source", "key", "columns", "states", "since"),
-    *("order", "history", "throughput", "watchers", "actions"),
+    *("order", "history", "throughput", "watchers", "actions", "notes"),
 }
 
 _EVIDENCE = frozenset({"lease", "heartbeat", "session", "age"})
@@ -88,6 +89,8 @@ class Profile:
     throughput: str | None
     watchers: str | None
     actions: Mapping[str, Action]
+    notes: tuple[str, ...] = ()
+    """What this table lacks, in words for the operator."""
 
     def keeps(self, state: State) -> bool:
         """Whether this table can tell jobs in that state at all."""
@@ -108,14 +111,44 @@ def load(file: Path) -> Profile:
         raise ProfileError(f"{file}: cannot be read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ProfileError(f"{file}: is no TOML: {error}") from None
-    return _Reader(file, raw).profile()
+    return read(raw, str(file))
+
+
+def read(raw: Mapping[str, Any], origin: str) -> Profile:
+    """A profile from its document; `origin` is named in complaints. Raises ProfileError."""
+    return _Reader(origin, raw).profile()
+
+
+def written(raw: Mapping[str, Any]) -> str:
+    """The document as TOML, for a person to read and change."""
+    plain = [f"{name} = {_toml(value)}" for name, value in raw.items() if not isinstance(value, Mapping)]
+    return "\n".join(plain) + "\n" + "".join(_section(name, value) for name, value in raw.items())
+
+
+def _section(path: str, value: object) -> str:
+    if not isinstance(value, Mapping):
+        return ""
+    plain = [f"{_toml_key(name)} = {_toml(one)}" for name, one in value.items() if not isinstance(one, Mapping)]
+    head = f"\n[{path}]\n" + "\n".join(plain) + "\n" if plain else ""
+    return head + "".join(_section(f"{path}.{_toml_key(name)}", one) for name, one in value.items())
+
+
+def _toml_key(name: str) -> str:
+    return name if name.replace("_", "").isalnum() and name.isascii() else json.dumps(name)
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, str) and "\n" in value and "'''" not in value:
+        return f"'''\n{value}'''"
+    # A TOML basic string, boolean or array of strings is written as JSON writes it.
+    return json.dumps(value, ensure_ascii=True)
 
 
 class _Reader:
     """Takes a parsed TOML document apart; every complaint names the file and the key."""
 
-    def __init__(self, file: Path, raw: Mapping[str, Any]) -> None:
-        self._file = file
+    def __init__(self, origin: str, raw: Mapping[str, Any]) -> None:
+        self._origin = origin
         self._raw = raw
 
     def profile(self) -> Profile:
@@ -149,6 +182,7 @@ class _Reader:
             throughput=self._optional("throughput.sql"),
             watchers=self._optional("watchers.sql"),
             actions=self._actions(),
+            notes=self._notes(),
         )
 
     def _key(self) -> tuple[KeyColumn, ...]:
@@ -186,6 +220,12 @@ class _Reader:
             found[name] = Action(sql, self._optional(f"actions.{name}.effect") or "")
         return found
 
+    def _notes(self) -> tuple[str, ...]:
+        value = self._find("notes") or []
+        if not isinstance(value, list) or not all(isinstance(note, str) for note in value):
+            raise self._wrong("notes", "must be a list of texts")
+        return tuple(value)
+
     def _find(self, path: str) -> Any:
         value: Any = self._raw
         for name in path.split("."):
@@ -208,4 +248,4 @@ class _Reader:
         return None if self._find(path) is None else self._text(path)
 
     def _wrong(self, key: str, reason: str) -> ProfileError:
-        return ProfileError(f"{self._file}: {key} {reason}")
+        return ProfileError(f"{self._origin}: {key} {reason}")

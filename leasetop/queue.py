@@ -8,15 +8,17 @@ row again and say what is different. Nothing here compares a lease with this mac
 import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import psycopg
 from psycopg.rows import dict_row
 
+from leasetop import journal, mapping, reading, statements, text
 from leasetop import profile as profiles
-from leasetop import reading, statements, text
 from leasetop.clock import ServerClock
 from leasetop.database import Database, Row
 from leasetop.errors import NoQueue, Refused
@@ -55,22 +57,40 @@ _SERVER = b"""
 """
 
 
-async def find(database: Database) -> "Queue":
-    """The queue of this database, by the shipped profiles. Raises NoQueue with what was looked for."""
+async def find(database: Database, table: str | None = None, profile: Path | None = None) -> "Queue":
+    """The queue of this database: by the profile given, by the table given, or by the shipped profiles.
+
+    A table called payment_jobs that is not the home table is understood by its columns, where that can be done without
+    a question. Raises NoQueue with what was looked for, ProfileError, MappingError, Unreachable or Refused.
+    """
+    if profile is not None:
+        return Queue(database, profiles.load(profile))
+    if table is not None:
+        return Queue(database, await _understood(database, table))
     known = profiles.shipped()
     async with database.reading() as connection:
-        for profile in known:
-            cursor = await connection.execute(statements.bind(profile.detect))
+        for candidate in known:
+            cursor = await connection.execute(statements.bind(candidate.detect))
             row = await cursor.fetchone()
             if row is not None and row[0]:
-                return Queue(database, profile)
-        cursor = await connection.execute(b"SELECT current_database(), current_setting('search_path')")
+                return Queue(database, candidate)
+        cursor = await connection.execute(
+            b"SELECT current_database(), current_setting('search_path'), to_regclass('payment_jobs') IS NOT NULL"
+        )
         row = await cursor.fetchone()
-    where = f"{row[0]} (search_path {row[1]})" if row else "this database"
+    assert row is not None
+    if row[2]:
+        return Queue(database, await _understood(database, "payment_jobs"))
     raise NoQueue(
-        f"no queue in {text.safe(where)}: looked for {', '.join(profile.title for profile in known)}. "
-        "Make the home table with leasetop init, or give the right database in --dsn"
+        f"no queue in {text.safe(row[0])} (search_path {text.safe(row[1])}): looked for "
+        f"{', '.join(profile.title for profile in known)}. Make the home table with leasetop init, "
+        "name a table of your own with --table, or give the right database in --dsn"
     )
+
+
+async def _understood(database: Database, table: str) -> Profile:
+    guess = await mapping.guess(database, table)
+    return profiles.read(guess.document(), table)
 
 
 class Queue:
@@ -120,6 +140,9 @@ class Queue:
             took=timedelta(seconds=answered - asked),
             owner_count=owners[0]["owners"] if owners else 0,
             owners_capped=bool(owners and owners[0]["leases"] > reading.CAP),
+            notes=self.profile.notes,
+            evidence=self.profile.evidence,
+            completion_fenced=self.profile.completion_fenced,
         )
 
     async def detail(self, key: Key) -> Detail:
@@ -191,14 +214,26 @@ class Queue:
             changed = await self._fetch(connection, self._bind(sql), _only(given, sql))
             if len(changed) > 1:
                 raise Refused(f"job {seen.id}: the requeue met {len(changed)} rows and was rolled back")
-            if changed:
-                row = changed[0]
-                used = f", attempt {row['attempts'] + 1} of {row['max_attempts']} next" if "attempts" in row else ""
-                return Outcome(seen.key, True, f"job {text.safe(seen.id)}: requeued{used}")
-            server = await self._fetch(connection, _SERVER, {})
-            rows = await self._fetch(connection, self._one, self._key(seen.key) | {"limit": 1})
-        current = self._job(rows[0]) if rows else None
-        return Outcome(seen.key, False, refusal(seen, current, ServerClock(server[0]["now"], time.monotonic())))
+            now = (await self._fetch(connection, _SERVER, {}))[0]["now"]
+            found = await self._fetch(connection, self._one, self._key(seen.key) | {"limit": 1})
+        if changed:
+            most = changed[0].get("max_attempts")
+            used = f", attempt {changed[0]['attempts'] + 1} of {most} next" if most is not None else ""
+            outcome = Outcome(seen.key, True, f"job {text.safe(seen.id)}: requeued{used}")
+        else:
+            current = self._job(found[0]) if found else None
+            outcome = Outcome(seen.key, False, refusal(seen, current, ServerClock(now, time.monotonic())))
+        return self._journaled(now, "requeue", seen, actor, reason, outcome)
+
+    def _journaled(self, now: datetime, act: str, seen: Job, actor: str, reason: str, outcome: Outcome) -> Outcome:
+        if self.profile.history is not None:
+            return outcome
+        try:
+            journal.write(now, self.profile.title, act, seen, actor, reason, outcome)
+        except OSError as error:
+            # The act stands, and so does its outcome; that it left no trace must be known.
+            return replace(outcome, words=f"{outcome.words} (not in the journal {journal.file()}: {error.strerror})")
+        return outcome
 
     async def sweep(
         self,
@@ -213,40 +248,49 @@ class Queue:
         """
         sql, backoff = self._action("sweep"), backoff or Backoff()
         swept: list[Swept] = []
-        # Tokens are cut to batches here; without them the LIMIT of the statement does it.
-        tokens = [(int(job.key[0]), job.attempts) for job in seen] if seen is not None else None
+        if policy is Policy.PARK and "policy" not in statements.parameters(sql):
+            raise Refused(f"{self.profile.title} has no state for parked jobs: it cannot be swept with the policy park")
+        # What was seen is cut to batches here; without it the LIMIT of the statement does it.
+        rest = None if seen is None else list(seen)
         while True:
-            batch = tokens[:PAGE] if tokens is not None else None
+            batch = None if rest is None else rest[:PAGE]
             given = {
                 "policy": policy.value,
                 "actor": actor,
                 "batch": PAGE,
-                "ids": None if batch is None else [key for key, _ in batch],
-                "attempts": None if batch is None else [attempt for _, attempt in batch],
+                "ids": None if batch is None else [job.id for job in batch],
+                "attempts": None if batch is None else [job.attempts for job in batch],
+                "fences": None if batch is None else [job.fence for job in batch],
                 "backoff": backoff.base,
                 "backoff_cap": backoff.cap,
             }
             async with self._database.acting() as connection:
-                rows = await self._fetch(connection, self._bind(sql), given)
+                rows = await self._fetch(connection, self._bind(sql), _only(given, sql))
             swept += [
                 Swept((str(row["id"]),), row["status"], row["attempts"], row["max_attempts"], row["owner"])
                 for row in rows
             ]
-            if tokens is not None:
-                tokens = tokens[PAGE:]
-            if not tokens and (tokens is not None or len(rows) < PAGE):
+            if rest is not None:
+                rest = rest[PAGE:]
+            if not rest and (rest is not None or len(rows) < PAGE):
                 return tuple(swept)
 
     async def enqueue(self, payments: Iterable[Mapping[str, Any]]) -> list[int | None]:
         """Enqueues payments (the parameters of sql/enqueue.sql); None where the idempotency key is taken."""
+        sql = self._bind(self._action("enqueue"))
         made: list[int | None] = []
         async with self._database.acting() as connection:
             for payment in payments:
                 given = {"max_attempts": 5, "delay": timedelta(), **payment}
                 given["payload"] = json.dumps(given.get("payload", {}))
-                rows = await self._fetch(connection, statements.load("enqueue"), given)
+                rows = await self._fetch(connection, sql, given)
                 made.append(rows[0]["id"] if rows else None)
         return made
+
+    @property
+    def is_home(self) -> bool:
+        """Whether this is leasetop's own table, the only one that its workers can work on."""
+        return self.profile.id == "payment_jobs"
 
     def can(self, action: str) -> bool:
         """Whether the profile knows this act."""

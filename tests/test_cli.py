@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -251,3 +252,36 @@ def test_roles_make_the_history_append_only_and_let_each_do_its_work(dsn: str, c
         for role in as_role:
             connection.execute(f"DROP ROLE test_{role}")
     assert world.row(connection, live)[0] == "Processing"
+
+
+def test_a_table_of_ones_own_is_profiled_and_then_used(blank_dsn: str, tmp_path: Path) -> None:
+    cases = Path(__file__).parent / "cases"
+    with psycopg.connect(blank_dsn, autocommit=True) as connection:
+        connection.execute((cases / "smallint_uuid.sql").read_bytes())
+    words = ["profile", "--dsn", blank_dsn, "--table", "billing.charge_queue"]
+    asked = run(*words)
+    assert asked.returncode == 1
+    assert "--set pending=VALUE" in one_line(asked)
+    file = tmp_path / "charges.toml"
+    states = [word for pair in ("pending=0", "processing=1", "completed=2", "failed=9") for word in ("--set", pair)]
+    done = run(*words, *states, "--output", str(file))
+    assert done.returncode == 0, done.stderr
+    assert "note: status 7 is not in the profile: 1 job" in done.stderr
+    shown = json.loads(run("status", "--dsn", blank_dsn, "--profile", str(file), "--json").stdout)
+    assert (shown["states"]["stuck"], shown["states"]["other"]) == (2, 1)
+    assert run(*words, *states, "--output", str(file)).returncode == 2
+
+
+def test_a_plain_table_is_listed_by_its_name(blank_dsn: str) -> None:
+    with psycopg.connect(blank_dsn, autocommit=True) as connection:
+        connection.execute((Path(__file__).parent / "cases" / "mixed_case_enum.sql").read_bytes())
+    done = run("list", "--dsn", blank_dsn, "--table", "Pay.PaymentJobs", "--state", "stuck", "--json")
+    assert [json.loads(line)["id"] for line in done.stdout.splitlines()] == ["3000000003"]
+
+
+def test_payments_are_enqueued_into_the_home_table_only(blank_dsn: str) -> None:
+    with psycopg.connect(blank_dsn, autocommit=True) as connection:
+        connection.execute((Path(__file__).parent / "cases" / "plain_payment_jobs.sql").read_bytes())
+    done = run("enqueue", "--dsn", blank_dsn, "--amount", "1", "--currency", "EUR")
+    assert done.returncode == 1
+    assert "cannot enqueue" in one_line(done)

@@ -119,7 +119,7 @@ class LeasetopApp(App[None]):
                 f"no {act}: the database has not answered for {text.duration(self.snapshot.clock.age())}", failed=True
             )
             return False
-        if act != "spawn" and not self.queue.can(act):
+        if not (self.queue.is_home if act == "spawn" else self.queue.can(act)):
             self.say(f"no {act}: the profile of {self.snapshot.queue} has no such act", failed=True)
             return False
         return True

@@ -165,6 +165,8 @@ class StillQueue:
         self.acts.append(("sweep", policy, [one.id for one in seen]))
         return tuple(Swept(one.key, "Pending", 1, 5, one.owner) for one in seen)
 
+    is_home = True
+
     def can(self, action: str) -> bool:
         return True
 

@@ -12,7 +12,7 @@ from leasetop.errors import LeasetopError
 from leasetop.model import Job, Snapshot, View
 from leasetop.tui import acts
 from leasetop.tui.screens.board import Board
-from leasetop.tui.screens.requeue import RequeueDialog
+from leasetop.tui.screens.requeue import Doubts, RequeueDialog
 from leasetop.tui.screens.sweep import SweepDialog
 from leasetop.tui.widgets.detail import DetailPane
 from leasetop.tui.widgets.header import Header, Link
@@ -65,6 +65,7 @@ class JobsScreen(Board):
     def compose(self) -> ComposeResult:
         yield Header()
         yield Tiles()
+        yield Static(id="notes", markup=False)
         yield Tabs()
         with Horizontal(id="body"):
             yield Jobs(id="jobs")
@@ -85,6 +86,9 @@ class JobsScreen(Board):
         if snapshot is None:
             return
         self.query_one(Tiles).show(snapshot)
+        notes = self.query_one("#notes", Static)
+        notes.display = bool(snapshot.notes)
+        notes.update(Content(" " + "; ".join(map(text.safe, snapshot.notes))))
         if snapshot.view is not self.view:
             # Asked for before the tab was changed: the next one is under way.
             return
@@ -170,11 +174,17 @@ class JobsScreen(Board):
             if detail.job is None:
                 self.top.say(f"job {text.safe(job.id)} is gone: nothing to requeue", failed=True)
                 return
-            decision = await self.top.push_screen_wait(RequeueDialog(detail, detail.job, job))
+            dialog = RequeueDialog(detail, detail.job, job, self._doubts())
+            decision = await self.top.push_screen_wait(dialog)
             if decision is None:
                 return
             outcome = await self.top.queue.requeue(decision.job, self.top.actor, decision.reason, decision.force)
             self.top.say(outcome.words, failed=not outcome.done)
+
+    def _doubts(self) -> Doubts:
+        snapshot = self.top.snapshot
+        assert snapshot is not None
+        return Doubts(by_age=snapshot.evidence == "age", unfenced=not snapshot.completion_fenced)
 
     def action_sweep(self) -> None:
         if self.top.may_act("sweep"):

@@ -27,6 +27,16 @@ class Requeue:
     force: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Doubts:
+    """What is not certain about this kind of table, whatever the job."""
+
+    by_age: bool = False
+    """That a lease is dead is told by its age only: the act needs the typed id."""
+    unfenced: bool = False
+    """A late finisher may still complete a job after it was requeued."""
+
+
 _REFUSED = {
     State.PENDING: "It is Pending already.",
     State.SCHEDULED: "It is Pending already, and waits for its time.",
@@ -44,8 +54,9 @@ class RequeueDialog(ModalScreen[Requeue | None]):
         Binding("ctrl+f", "force", "Force a live lease"),
     ]
 
-    def __init__(self, detail: Detail, job: Job, listed: Job) -> None:
+    def __init__(self, detail: Detail, job: Job, listed: Job, doubts: Doubts | None = None) -> None:
         super().__init__()
+        self._doubts = doubts or Doubts()
         self._detail = detail
         self._job = job
         self._changed = listed.fence != job.fence
@@ -58,7 +69,7 @@ class RequeueDialog(ModalScreen[Requeue | None]):
                 yield Static(Content.assemble(*self._evidence()), markup=False)
             yield Input(placeholder="reason, for the history (required)", id="reason", compact=True)
             yield Input(
-                placeholder=f"type {text.safe(self._job.id, 40)} to take a live lease",
+                placeholder=f"type {text.safe(self._job.id, 40)} to go on",
                 id="typed",
                 compact=True,
             )
@@ -81,6 +92,10 @@ class RequeueDialog(ModalScreen[Requeue | None]):
     def _allowed(self) -> bool:
         return self._job.state not in _REFUSED and (self._force or not self._live)
 
+    @property
+    def _must_type(self) -> bool:
+        return self._live or (self._doubts.by_age and self._job.state is State.STUCK)
+
     def _judge(self) -> None:
         """The verdict, again each second: a lease that was live may be over by now."""
         job, pieces = self._job, list[str | tuple[str, str]]()
@@ -100,7 +115,7 @@ class RequeueDialog(ModalScreen[Requeue | None]):
             pieces.append("Pending at once. Attempts and history stay; what you see here is what is compared.")
         self.query_one("#verdict", Static).update(Content.assemble(*pieces))
         self.query_one("#reason").display = self._allowed
-        self.query_one("#typed").display = self._allowed and self._live
+        self.query_one("#typed").display = self._allowed and self._must_type
         self.query_one("#yes").display = self._allowed
         self.query_one("#hint", Static).update("enter requeues, esc cancels" if self._allowed else "esc closes")
 
@@ -124,7 +139,12 @@ class RequeueDialog(ModalScreen[Requeue | None]):
             if job.created_at is None
             else f", the job is {text.duration(self._detail.clock.now() - job.created_at)} old"
         )
-        return [f"{reached}{old}: {key}.\n"]
+        pieces: Pieces = [f"{reached}{old}: {key}.\n"]
+        if self._doubts.by_age:
+            pieces.append("No heartbeat is kept: only its age says that the lease is dead. Its worker may be slow.\n")
+        if self._doubts.unfenced:
+            pieces.append("A late finisher may still complete this job after the requeue: look at it again.\n")
+        return pieces
 
     def action_cancel(self) -> None:
         self.dismiss(None)
@@ -146,8 +166,8 @@ class RequeueDialog(ModalScreen[Requeue | None]):
         if not reason.value.strip():
             hint.update("a reason is needed")
             reason.focus()
-        elif self._live and typed.value.strip() != self._job.id:
-            hint.update("type the job's id to take a live lease")
+        elif self._must_type and typed.value.strip() != self._job.id.strip():
+            hint.update("type the job's id to go on")
             typed.focus()
         else:
             self.dismiss(Requeue(self._job, reason.value.strip(), force=self._force and self._live))

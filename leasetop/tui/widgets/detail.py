@@ -6,7 +6,7 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
-from leasetop import report, text
+from leasetop import journal, report, text
 from leasetop.clock import ServerClock
 from leasetop.model import Detail, Event, Job, State
 
@@ -89,7 +89,10 @@ def lease_line(job: Job, clock: ServerClock) -> str:
 def history_pieces(detail: Detail) -> Pieces:
     """The history as a timeline, newest first."""
     if detail.history is None:
-        return [("No history is kept by this table.\n", "italic $text-muted")]
+        return [
+            ("No history is kept by this table. ", "italic"),
+            (f"What is done from here is in {text.safe(journal.file())}.\n", "$text-muted"),
+        ]
     pieces: Pieces = [("HISTORY\n", "bold")]
     job = detail.job
     if job is not None and job.claimed_at is not None and job.state in (State.PROCESSING, State.STUCK):

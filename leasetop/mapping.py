@@ -1,0 +1,464 @@
+"""Guesses what a table's columns mean, and writes that down as a profile.
+
+Two shapes of lease are known here: a column that says until when, and one that says since when plus a time-out. What a
+guess rests on is names, types and the values that are in use; what it cannot know it says, and takes from the operator
+(`--set`). The result is a document of the profile format and nothing else: from there on there is one path.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from leasetop import table as tables
+from leasetop import text
+from leasetop.database import Database
+from leasetop.errors import LeasetopError
+from leasetop.model import State
+from leasetop.table import Table, TableColumn
+
+
+class MappingError(LeasetopError):
+    """A table that cannot be understood without help: says what is missing and how to give it."""
+
+
+# Canonical field -> the names that people give it, the likeliest first; case and punctuation do not count.
+_NAMES: Mapping[str, tuple[str, ...]] = {
+    "status": ("status", "state", "jobstatus", "jobstate", "status_code"),
+    "owner": (
+        *("leaseowner", "lockedby", "workerid", "worker", "claimedby", "takenby", "owner", "leaseholder", "holder"),
+        *("lockowner", "processedby", "runnerid", "ownerid", "lockedbyworker", "pickedby"),
+    ),
+    "lease_until": (
+        *("leaseuntil", "lockeduntil", "leaseexpiresat", "lockexpiresat", "claimexpiresat", "expiresat", "lockuntil"),
+        *("leaseexpiry", "leasedeadline", "claimeduntil", "reserveduntil", "leasedeuntil", "leaseduntil", "lease"),
+    ),
+    "locked_at": ("lockedat", "claimedat", "pickedat", "leasedat", "reservedat", "startedat", "lockedon"),
+    "attempts": (
+        *("attempts", "attempt", "tries", "trialcount", "trycount", "retrycount", "retries", "attemptcount"),
+        *("numattempts", "attemptno", "attemptsmade"),
+    ),
+    "max_attempts": ("maxattempts", "maxtries", "maxretries", "attemptlimit", "retrylimit"),
+    "error": ("lasterror", "error", "errortext", "errormessage", "failurereason", "lastfailure", "errormsg"),
+    "stage": ("stage", "step", "phase"),
+    "kind": ("kind", "type", "jobtype", "taskname", "task", "jobname", "queue", "handler"),
+    "created_at": ("createdat", "insertedat", "enqueuedat", "created", "queuedat", "submittedat", "createdon"),
+    "run_after": ("runafter", "runat", "scheduledat", "availableat", "nextrunat", "notbefore", "scheduledfor"),
+    "finished_at": ("finishedat", "completedat", "doneat", "endedat", "processedat"),
+    "failed_at": ("failedat", "diedat", "deadat"),
+    "idempotency_key": ("idempotencykey", "idemkey", "dedupkey", "idempotencytoken", "requestid"),
+    "amount": ("amount", "total", "amountminor", "amountcents"),
+}
+_STATES: Mapping[State, tuple[str, ...]] = {
+    State.PENDING: ("pending", "queued", "ready", "new", "waiting", "available", "todo", "enqueued", "created", "open"),
+    State.PROCESSING: (
+        *("processing", "running", "inprogress", "claimed", "locked", "active", "started", "executing", "doing"),
+        *("picked", "leased", "working"),
+    ),
+    State.STUCK: ("stuck", "parked", "stalled", "onhold"),
+    State.COMPLETED: ("completed", "complete", "done", "succeeded", "success", "finished", "successful", "paid", "ok"),
+    State.FAILED: ("failed", "dead", "error", "errored", "exhausted", "failure"),
+    State.CANCELLED: ("cancelled", "canceled", "aborted", "discarded"),
+}
+_SETTABLE = {*_NAMES, "lease", "time_zone", *(state.value for state in _STATES)}
+_LEASE = re.compile(r"\s*(?P<column>.+?)\s*\+\s*(?P<span>\d[\w .]*)\s*")
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
+def _quote(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
+
+
+@dataclass(slots=True)
+class Guess:
+    """A guess on its way to a profile."""
+
+    table: Table
+    columns: dict[str, TableColumn]
+    states: dict[State, list[str]]
+    """Stored values for each state; empty where the table has no status column."""
+    time_zone: str = "UTC"
+    timeout: str | None = None
+    """How long after `locked_at` a lease is over, where there is no column that says until when."""
+    notes: list[str] = field(default_factory=list)
+    """What the table lacks, and what the guess is unsure of."""
+
+    def instant(self, name: str) -> str:
+        """A column as an instant with a zone."""
+        column = self.columns[name]
+        expression = f"j.{column.quoted}"
+        return expression if column.has_zone else f"({expression} AT TIME ZONE {_quote(self.time_zone)})"
+
+    def moment(self, name: str, expression: str) -> str:
+        """An instant as that column stores it."""
+        return expression if self.columns[name].has_zone else f"(({expression}) AT TIME ZONE {_quote(self.time_zone)})"
+
+    @property
+    def lease(self) -> str:
+        """Until when the lease lasts, as SQL."""
+        if "lease_until" in self.columns:
+            return self.instant("lease_until")
+        return f"({self.instant('locked_at')} + interval {_quote(self.timeout or '')})"
+
+    def is_in(self, state: State) -> str:
+        """`status` is one of the values of a state, as SQL."""
+        values = ", ".join(map(_quote, self.states[state]))
+        return f"j.{self.columns['status'].quoted} IN ({values})"
+
+    def document(self) -> dict[str, Any]:
+        """The profile."""
+        return {
+            "id": self.table.quoted,
+            "title": self.table.quoted.removeprefix("public."),
+            "evidence": "lease" if "lease_until" in self.columns else "age",
+            # Nobody can tell from a table whether its workers fence their last write.
+            "completion_fenced": False,
+            "notes": self.notes,
+            "detect": {"sql": f"SELECT to_regclass({_quote(self.table.quoted)}) IS NOT NULL"},
+            "source": {"from": f"{self.table.quoted} j"},
+            "key": {
+                _name(column, n): {"sql": f"j.{column.quoted}", "type": column.type}
+                for n, column in enumerate(_key(self.table))
+            },
+            "columns": self._fields(),
+            "states": self._predicates(),
+            "since": self._since(),
+            "order": self._order(),
+            "actions": self._actions(),
+        }
+
+    def _fields(self) -> dict[str, str]:
+        found = {"status": self._status(), "fence": self._fence()}
+        if self._has_lease:
+            found["lease_until"] = self.lease
+        for name in ("owner", "attempts", "max_attempts", "error", "stage", "kind", "idempotency_key", "amount"):
+            if name in self.columns:
+                found[name] = f"j.{self.columns[name].quoted}"
+        for name, field_name in (("created_at", "created_at"), ("run_after", "run_after"), ("locked_at", "claimed_at")):
+            if name in self.columns and self.columns[name].is_instant:
+                found[field_name] = self.instant(name)
+        if "finished_at" in self.columns and self.columns["finished_at"].is_instant:
+            found["finished_at"] = self.instant("finished_at")
+        return found
+
+    @property
+    def _has_lease(self) -> bool:
+        return "lease_until" in self.columns or ("locked_at" in self.columns and self.timeout is not None)
+
+    def _status(self) -> str:
+        if "status" in self.columns:
+            return f"j.{self.columns['status'].quoted}"
+        failed = f"WHEN {self._failed} THEN 'failed' " if self._failed else ""
+        return f"CASE {failed}WHEN {self._held} THEN 'locked' ELSE 'waiting' END"
+
+    def _fence(self) -> str:
+        names = ("status", "owner", "attempts", "lease_until", "locked_at", "failed_at")
+        parts = [f"j.{self.columns[name].quoted}" for name in names if name in self.columns]
+        return f"ROW({', '.join(parts)})::text"
+
+    @property
+    def _held(self) -> str:
+        """Somebody has it, live or expired, as SQL."""
+        if "status" in self.columns:
+            return self.is_in(State.PROCESSING)
+        locked = "locked_at" if "locked_at" in self.columns else "lease_until"
+        taken = f"j.{self.columns[locked].quoted} IS NOT NULL"
+        return f"{taken} AND NOT ({self._failed})" if self._failed else taken
+
+    @property
+    def _failed(self) -> str:
+        if "status" in self.columns:
+            return self.is_in(State.FAILED) if State.FAILED in self.states else ""
+        return f"j.{self.columns['failed_at'].quoted} IS NOT NULL" if "failed_at" in self.columns else ""
+
+    def _predicates(self) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        if "status" in self.columns:
+            waiting = self.is_in(State.PENDING)
+        else:
+            waiting = f"NOT ({self._held})" + (f" AND NOT ({self._failed})" if self._failed else "")
+        if "run_after" in self.columns and self.columns["run_after"].is_instant:
+            later = f"j.{self.columns['run_after'].quoted} > {self.moment('run_after', 'now()')}"
+            found["pending"] = f"{waiting} AND ({later}) IS NOT TRUE"
+            found["scheduled"] = f"{waiting} AND {later}"
+        else:
+            found["pending"] = waiting
+        found["processing"] = f"{self._held} AND {self.lease} >= now()"
+        stuck = {
+            "expired": f"{self._held} AND {self.lease} < now()",
+            "no lease": f"{self._held} AND {self.lease} IS NULL",
+        }
+        if State.STUCK in self.states:
+            stuck["parked"] = self.is_in(State.STUCK)
+        found["stuck"] = stuck
+        if self._failed:
+            found["failed"] = self._failed
+        for state in (State.COMPLETED, State.CANCELLED):
+            if state in self.states:
+                found[state.value] = self.is_in(state)
+        if "status" in self.columns:
+            known = ", ".join(_quote(value) for values in self.states.values() for value in values)
+            status = f"j.{self.columns['status'].quoted}"
+            found["other"] = f"({status} NOT IN ({known}) OR {status} IS NULL)"
+        return found
+
+    def _since(self) -> dict[str, str]:
+        made = self.instant("created_at") if self._is_instant("created_at") else "NULL::timestamptz"
+        found = {"pending": self.instant("run_after") if self._is_instant("run_after") else made}
+        if self._is_instant("run_after"):
+            found["scheduled"] = self.instant("run_after")
+        found["processing"] = self.instant("locked_at") if self._is_instant("locked_at") else made
+        found["stuck"] = f"coalesce({self.lease}, {made})"
+        ended = "finished_at" if self._is_instant("finished_at") else "failed_at"
+        if self._is_instant(ended):
+            found["failed"] = self.instant(ended)
+        return found
+
+    def _is_instant(self, name: str) -> bool:
+        return name in self.columns and self.columns[name].is_instant
+
+    def _order(self) -> dict[str, str]:
+        keys = ", ".join(f"j.{column.quoted}" for column in _key(self.table))
+        found = {"default": keys}
+        for name in ("run_after", "created_at"):
+            if self._is_instant(name):
+                return found | {"pending": f"j.{self.columns[name].quoted}, {keys}"}
+        return found
+
+    def _actions(self) -> dict[str, dict[str, str]]:
+        key = " AND ".join(
+            f"j.{column.quoted} = :key_{_name(column, n)}::{column.type}" for n, column in enumerate(_key(self.table))
+        )
+        over = f"({self._held} AND (:force::boolean OR {self.lease} IS NULL OR {self.lease} < clock_timestamp()))"
+        allowed = [over, *([f"({self._failed})"] if self._failed else [])]
+        if State.STUCK in self.states:
+            allowed.append(f"({self.is_in(State.STUCK)})")
+        returned = [
+            f"j.{self.columns[name].quoted} AS {name}" for name in ("attempts", "max_attempts") if name in self.columns
+        ]
+        requeue = (
+            f"UPDATE {self.table.quoted} j\n   SET {', '.join(self._cleared())}\n"
+            f" WHERE {key}\n   AND {self._fence()} = :fence::text\n   AND ({' OR '.join(allowed)})\n"
+            f"RETURNING {', '.join(returned or ['true AS done'])}"
+        )
+        effect = "waiting again at once; the attempts stay as they are"
+        actions = {"requeue": {"sql": requeue, "effect": effect}}
+        if len(_key(self.table)) == 1:
+            actions["sweep"] = {"sql": self._sweep(_key(self.table)[0])}
+        return actions
+
+    def _sweep(self, key: TableColumn) -> str:
+        over = f"{self._held} AND {self.lease} < clock_timestamp()"
+        owner = f"(j.{self.columns['owner'].quoted})::text" if "owner" in self.columns else "NULL::text"
+        changes = self._cleared()[1 if "status" in self.columns else 0 :]
+        if {"attempts", "max_attempts"} <= self.columns.keys():
+            # A sweep grants no further attempt.
+            changes.pop()
+        counts = [
+            f"j.{self.columns[name].quoted}::bigint AS {name}" if name in self.columns else f"NULL::bigint AS {name}"
+            for name in ("attempts", "max_attempts")
+        ]
+        if "status" in self.columns:
+            changes.insert(0, f"{self._status_name} = {self._status_after_sweep()}")
+        return (
+            f"WITH expired AS MATERIALIZED (\n"
+            f"  SELECT j.{key.quoted} AS id, {owner} AS owner FROM {self.table.quoted} j\n"
+            f"   WHERE {over}\n     AND (:ids::text[] IS NULL OR (j.{key.quoted}::text, {self._fence()})\n"
+            f"          IN (SELECT * FROM unnest(:ids::text[], :fences::text[])))\n"
+            f"   ORDER BY j.{key.quoted} LIMIT :batch FOR UPDATE SKIP LOCKED)\n"
+            f"UPDATE {self.table.quoted} j\n   SET {', '.join(changes)}\n  FROM expired e\n"
+            f" WHERE j.{key.quoted} = e.id AND {over}\n"
+            f"RETURNING j.{key.quoted}::text AS id, ({self._status()})::text AS status, {', '.join(counts)}, e.owner"
+        )
+
+    @property
+    def _status_name(self) -> str:
+        return self.columns["status"].quoted if "status" in self.columns else ""
+
+    def _status_after_sweep(self) -> str:
+        arms = []
+        if State.STUCK in self.states:
+            arms.append(f"WHEN :policy::text = 'park' THEN {_quote(self.states[State.STUCK][0])}")
+        if State.FAILED in self.states and {"attempts", "max_attempts"} <= self.columns.keys():
+            now, most = self.columns["attempts"].quoted, self.columns["max_attempts"].quoted
+            arms.append(f"WHEN j.{now} >= j.{most} THEN {_quote(self.states[State.FAILED][0])}")
+        waiting = _quote(self.states[State.PENDING][0])
+        after = f"CASE {' '.join(arms)} ELSE {waiting} END" if arms else waiting
+        return f"({after})::{self.columns['status'].type}"
+
+    def _cleared(self) -> list[str]:
+        changes = []
+        if "status" in self.columns:
+            changes.append(f"{self.columns['status'].quoted} = {_quote(self.states[State.PENDING][0])}")
+        for name in ("owner", "lease_until", "locked_at", "failed_at", "finished_at"):
+            column = self.columns.get(name)
+            if column is not None:
+                changes.append(f"{column.quoted} = {'DEFAULT' if column.required else 'NULL'}")
+        if self._is_instant("run_after"):
+            changes.append(f"{self.columns['run_after'].quoted} = {self.moment('run_after', 'clock_timestamp()')}")
+        if {"attempts", "max_attempts"} <= self.columns.keys():
+            most, now = self.columns["max_attempts"].quoted, self.columns["attempts"].quoted
+            changes.append(f"{most} = greatest(j.{most}, j.{now} + 1)")
+        return changes
+
+
+def _key(table: Table) -> list[TableColumn]:
+    return [column for column in table.columns if column.key]
+
+
+def _name(column: TableColumn, number: int) -> str:
+    # The name of a parameter in SQL: only letters that a parameter may have.
+    return re.sub(r"[^a-z0-9_]", "", column.name.lower()) or f"k{number}"
+
+
+async def guess(database: Database, name: str, told: Mapping[str, str] | None = None) -> Guess:
+    """What the table's columns mean, as far as one can tell, and as the operator has told (`--set`).
+
+    Raises MappingError with what is missing; NoQueue, Unreachable, Refused.
+    """
+    told = told or {}
+    for unknown in told.keys() - _SETTABLE:
+        raise MappingError(f"--set {text.safe(unknown)}: not known; known are {', '.join(sorted(_SETTABLE))}")
+    table = await tables.look(database, name)
+    columns, timeout = _columns(table, told)
+    states = await _states(database, table, columns.get("status"), told)
+    made = Guess(table, columns, states, told.get("time_zone", "UTC"), timeout)
+    _demand(made)
+    made.notes += await _notes(database, made)
+    return made
+
+
+def _columns(table: Table, told: Mapping[str, str]) -> tuple[dict[str, TableColumn], str | None]:
+    found: dict[str, TableColumn] = {}
+    for name, words in _NAMES.items():
+        if name in told:
+            column = table.column(told[name])
+            if column is None:
+                raise MappingError(f"--set {name}={text.safe(told[name])}: {table.quoted} has no such column")
+            found[name] = column
+            continue
+        named = {_plain(column.name): column for column in reversed(table.columns)}
+        column = next((named[_plain(word)] for word in words if _plain(word) in named), None)
+        if column is not None and _fits(name, column):
+            found[name] = column
+    timeout = None
+    if "lease" in told:
+        match = _LEASE.fullmatch(told["lease"])
+        column = table.column(match["column"]) if match else table.column(told["lease"])
+        if column is None:
+            raise MappingError(f"--set lease={text.safe(told['lease'])}: give a column, or a column + time-out")
+        found.pop("lease_until", None)
+        found["locked_at" if match else "lease_until"] = column
+        timeout = match["span"] if match else None
+    return found, timeout
+
+
+def _fits(name: str, column: TableColumn) -> bool:
+    if name in ("lease_until", "locked_at", "failed_at", "created_at", "run_after", "finished_at"):
+        return column.is_instant
+    if name in ("attempts", "max_attempts"):
+        return column.type in ("smallint", "integer", "bigint")
+    return True
+
+
+async def _states(
+    database: Database, table: Table, status: TableColumn | None, told: Mapping[str, str]
+) -> dict[State, list[str]]:
+    if status is None:
+        return {}
+    used = await tables.values(database, table, status)
+    found: dict[State, list[str]] = {}
+    for state, words in _STATES.items():
+        if state.value in told:
+            found[state] = [value.strip() for value in told[state.value].split(",")]
+            continue
+        # Where one word stands in two spellings, the rarer is a mistake of somebody's, not a state: shown as other.
+        spelled: dict[str, str] = {}
+        for value in used:
+            if value is not None and _plain(value) in words:
+                spelled.setdefault(_plain(value), value)
+        if spelled:
+            found[state] = list(spelled.values())
+    if State.PENDING not in found or State.PROCESSING not in found:
+        found |= {state: values for state, values in (await _labels(database, status)).items() if state not in found}
+    return found
+
+
+async def _labels(database: Database, status: TableColumn) -> dict[State, list[str]]:
+    """States by the labels of an enum: those that no row is in now count, too."""
+    async with database.reading() as connection:
+        cursor = await connection.execute(
+            b"SELECT enumlabel FROM pg_enum WHERE enumtypid = to_regtype(%s) ORDER BY enumsortorder", [status.type]
+        )
+        labels = [label for (label,) in await cursor.fetchall()]
+    return {
+        state: [label for label in labels if _plain(label) in words]
+        for state, words in _STATES.items()
+        if any(_plain(label) in words for label in labels)
+    }
+
+
+def _demand(made: Guess) -> None:
+    """What no profile can do without."""
+    table = made.table.quoted
+    if not _key(made.table):
+        raise MappingError(f"{table} has no primary or unique key: no act could name exactly one job")
+    if "lease_until" not in made.columns and "locked_at" not in made.columns:
+        raise MappingError(f"{table}: no column says until when a lease lasts; tell with --set lease=COLUMN")
+    if "lease_until" not in made.columns and made.timeout is None:
+        column = made.columns["locked_at"].name
+        raise MappingError(
+            f"{table}: {text.safe(column)} says when a job was taken, not until when; tell how long a lease lasts, "
+            f"as its workers have it, with --set 'lease={text.safe(column)} + 4 hours'"
+        )
+    if "status" in made.columns:
+        lacking = [state.value for state in (State.PENDING, State.PROCESSING) if state not in made.states]
+        if lacking:
+            name = text.safe(made.columns["status"].name)
+            raise MappingError(
+                f"{table}: which value of {name} means {' and which '.join(lacking)}? Tell with "
+                + " ".join(f"--set {state}=VALUE" for state in lacking)
+            )
+
+
+async def _notes(database: Database, made: Guess) -> list[str]:
+    notes = ["no history is kept by this table"]
+    for name, words in (("idempotency_key", "no idempotency key"), ("owner", "owner: not recorded")):
+        if name not in made.columns:
+            notes.append(words)
+    unzoned = [column.name for column in made.columns.values() if column.is_instant and not column.has_zone]
+    if unzoned:
+        notes.append(f"time zone: none is stored in {', '.join(map(text.safe, unzoned))}; read as {made.time_zone}")
+    if made.timeout is not None:
+        notes.append(f"no lease: by age only, {made.timeout} after {text.safe(made.columns['locked_at'].name)}")
+    if "status" not in made.columns:
+        return [*notes, "completed: not kept"]
+    status = made.columns["status"]
+    if State.COMPLETED not in made.states:
+        notes.append("completed: no value of the status is known to mean that")
+    elif await tables.exists(database, made.table, f"{made.is_in(State.COMPLETED)} AND {made.lease} IS NOT NULL"):
+        notes.append("a lease left on a Completed row is not a lease")
+    notes += _strangers(await tables.values(database, made.table, status), made.states, status.type)
+    if not any(status.quoted in index for index in made.table.indexes):
+        notes.append("no index for the processing state: every refresh reads the table")
+    return notes
+
+
+def _strangers(used: Mapping[str | None, int], states: Mapping[State, list[str]], kind: str) -> list[str]:
+    known = {value for values in states.values() for value in values}
+    strange = {value: number for value, number in used.items() if value not in known}
+    if not strange:
+        return []
+    number = kind in ("smallint", "integer", "bigint")
+    said = {
+        "NULL" if value is None else text.safe(value) if number else f"'{text.safe(value)}'": count
+        for value, count in strange.items()
+    }
+    if len(said) == 1:
+        ((value, count),) = said.items()
+        return [f"status {value} is not in the profile: {text.plural(count, 'job')}"]
+    listed = [f"{value} ({count})" for value, count in sorted(said.items(), key=lambda one: one[0] == "NULL")]
+    return [f"status {', '.join(listed[:-1])} and {listed[-1]} are not in the profile"]

@@ -1,0 +1,128 @@
+"""Looks at a table: its columns, key, indexes, and a bounded number of its values. It does not judge what they mean.
+
+Names come back both as they are and quoted by the server, so that nothing here or later pastes a raw name into SQL.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import psycopg
+from psycopg import sql
+from psycopg.rows import dict_row
+
+from leasetop import text
+from leasetop.database import Database
+from leasetop.errors import NoQueue
+
+# Values are looked at in so many rows only: enough to meet every state in use, and no more than a moment's work.
+_SAMPLE = 50_000
+_MOST_VALUES = 20
+
+_TABLE = b"""
+    SELECT c.oid, format('%%I.%%I', n.nspname, c.relname) AS quoted, n.nspname AS schema, c.relname AS name
+      FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+     WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f')
+       AND (c.oid = to_regclass(%(name)s) OR (n.nspname = %(schema)s AND c.relname = %(table)s))
+     ORDER BY c.oid = to_regclass(%(name)s) DESC NULLS LAST
+     LIMIT 1
+"""
+_COLUMNS = b"""
+    SELECT a.attname AS name, quote_ident(a.attname) AS quoted, format_type(a.atttypid, a.atttypmod) AS type,
+           a.attnotnull AS required,
+           coalesce(a.attnum = ANY (i.indkey::int2[]), false) AS key
+      FROM pg_attribute a
+      LEFT JOIN LATERAL (
+           SELECT indkey FROM pg_index
+            WHERE indrelid = a.attrelid AND indisunique AND indpred IS NULL AND indexprs IS NULL
+            ORDER BY indisprimary DESC, indnatts LIMIT 1) i ON true
+     WHERE a.attrelid = %(oid)s AND a.attnum > 0 AND NOT a.attisdropped
+     ORDER BY a.attnum
+"""
+_INDEXES = b"SELECT pg_get_indexdef(indexrelid) AS definition FROM pg_index WHERE indrelid = %(oid)s AND indisvalid"
+
+
+@dataclass(frozen=True, slots=True)
+class TableColumn:
+    """One column."""
+
+    name: str
+    quoted: str
+    type: str
+    required: bool
+    """NOT NULL."""
+    key: bool
+    """Part of the primary key, or of the narrowest unique one."""
+
+    @property
+    def is_instant(self) -> bool:
+        return self.type.startswith("timestamp")
+
+    @property
+    def has_zone(self) -> bool:
+        return self.type.endswith("with time zone")
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table, as far as one can see it without knowing what it is for."""
+
+    quoted: str
+    """schema.name, quoted by the server."""
+    columns: tuple[TableColumn, ...]
+    indexes: tuple[str, ...]
+    """Their definitions."""
+
+    def column(self, name: str) -> TableColumn | None:
+        """By its exact name."""
+        return next((column for column in self.columns if column.name == name), None)
+
+
+async def look(database: Database, name: str) -> Table:
+    """The table of that name, as SQL writes it; `Pay.Jobs` finds "Pay"."Jobs", too.
+
+    Raises NoQueue, Unreachable, Refused.
+    """
+    schema, _, table = name.rpartition(".")
+    given = {"name": name, "schema": schema.strip('"') or "public", "table": table.strip('"')}
+    async with database.reading() as connection, connection.cursor(row_factory=dict_row) as cursor:
+        try:
+            await cursor.execute(_TABLE, given)
+            found = await cursor.fetchone()
+        except (psycopg.ProgrammingError, psycopg.NotSupportedError):
+            # No name at all, or one with too many dots.
+            found = None
+        if found is None:
+            raise NoQueue(f"there is no table {text.safe(name)} that this user can see; give it as schema.table")
+        await cursor.execute(_COLUMNS, {"oid": found["oid"]})
+        columns = tuple(TableColumn(**row) for row in await cursor.fetchall())
+        await cursor.execute(_INDEXES, {"oid": found["oid"]})
+        indexes = tuple(row["definition"] for row in await cursor.fetchall())
+    return Table(found["quoted"], columns, indexes)
+
+
+async def values(database: Database, table: Table, column: TableColumn) -> Mapping[str | None, int]:
+    """How often each value stands in a column, the most frequent first, in a bounded sample. Raises as `look`."""
+    query = sql.SQL(
+        "SELECT value, count(*) FROM (SELECT {column}::text AS value FROM {table} LIMIT {sample}) AS few "
+        "GROUP BY value ORDER BY count(*) DESC, value LIMIT {most}"
+    ).format(
+        column=_verbatim(column.quoted),
+        table=_verbatim(table.quoted),
+        sample=sql.Literal(_SAMPLE),
+        most=sql.Literal(_MOST_VALUES),
+    )
+    async with database.reading() as connection:
+        return dict(await (await connection.execute(query)).fetchall())
+
+
+async def exists(database: Database, table: Table, predicate: str) -> bool:
+    """Whether a row of a bounded sample fulfils a predicate over `j`. Raises as `look`."""
+    query = f"SELECT EXISTS (SELECT FROM (SELECT * FROM {table.quoted} LIMIT {_SAMPLE}) AS j WHERE {predicate})"
+    async with database.reading() as connection:
+        row = await (await connection.execute(query.encode())).fetchone()
+    return bool(row and row[0])
+
+
+def _verbatim(quoted: str) -> sql.SQL:
+    """A name that the server has quoted already."""
+    return sql.SQL(quoted)
