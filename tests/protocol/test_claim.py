@@ -14,6 +14,7 @@ from tests.protocol.conftest import Connect
 from tests.protocol.statement import call, claim, claim_by_id, heartbeat
 from tests.waiting import until_blocked
 
+
 def test_a_claim_takes_the_lease_and_spends_one_attempt(connection: psycopg.Connection) -> None:
     job = world.put(connection)
     assert claim(connection) == [(job, 1)]

@@ -115,9 +115,7 @@ def test_sigterm_lets_a_running_job_finish(dsn: str, connection: psycopg.Connect
 
 
 @pytest.mark.parametrize("runner", FOREVER)
-def test_sigterm_releases_what_does_not_finish_in_time(
-    dsn: str, connection: psycopg.Connection, runner: str
-) -> None:
+def test_sigterm_releases_what_does_not_finish_in_time(dsn: str, connection: psycopg.Connection, runner: str) -> None:
     job = world.put(connection)
     handler, concurrency = FOREVER[runner]
     with process(dsn, handler, f"Settings({concurrency}, drain=timedelta(seconds=0.2))") as worker:

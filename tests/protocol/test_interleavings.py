@@ -91,9 +91,7 @@ def test_a_lease_that_a_heartbeat_renews_meanwhile_is_left_alone(
 
 
 @pytest.mark.parametrize("rival", RIVALS)
-def test_a_job_that_completes_meanwhile_stays_completed(
-    connection: psycopg.Connection, gate: Gate, rival: str
-) -> None:
+def test_a_job_that_completes_meanwhile_stays_completed(connection: psycopg.Connection, gate: Gate, rival: str) -> None:
     job = world.held(connection, HOLDER, lease_s=-5)
     with gate.holding(RIVALS[rival], job) as answer:
         complete(connection, [(job, 1)], HOLDER)

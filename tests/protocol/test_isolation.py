@@ -16,7 +16,7 @@ from tests import world
 from tests.protocol.conftest import Connect
 from tests.protocol.statement import claim
 from tests.waiting import until
-from tests.workers import Events, running
+from tests.workers import running
 
 LEVELS = ["repeatable read", "serializable"]
 
@@ -81,6 +81,7 @@ def test_a_sweep_that_lost_a_race_is_run_again(connection: psycopg.Connection, c
     """The transaction of another is open while the sweep begins; under these levels that is error 40001."""
     jobs = [world.held(connection, "w/9/z", lease_s=-5) for _ in range(50)]
     rivals = [connect() for _ in range(4)]
+
     def sweep_all(rival: psycopg.Connection) -> int:
         return sum(len(watcher.sweep(rival, Policy.REQUEUE, "ops", batch=5)) for _ in range(4))
 

@@ -53,9 +53,7 @@ def test_who_why_and_what_they_saw_is_in_the_history(connection: psycopg.Connect
 
 @pytest.mark.parametrize("force", [False, True])
 @pytest.mark.parametrize("status", ["Completed", "Cancelled", "Pending"])
-def test_a_finished_or_waiting_job_is_never_requeued(
-    connection: psycopg.Connection, status: str, force: bool
-) -> None:
+def test_a_finished_or_waiting_job_is_never_requeued(connection: psycopg.Connection, status: str, force: bool) -> None:
     job = world.put(connection, status, attempts=1)
     assert requeue(connection, job, force=force) == []
     assert world.events(connection, job) == []

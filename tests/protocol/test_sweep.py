@@ -50,9 +50,7 @@ def test_under_requeue_an_expired_lease_goes_back_to_pending_with_a_wait(connect
     ends = connection.execute(
         "SELECT event, attempt, owner, stage, actor, reason, started_at IS NOT NULL FROM payment_job_history"
     )
-    assert ends.fetchall() == [
-        ("expired", 3, OWNER, "capture", "watcher/1/a", "swept: will be tried again", True)
-    ]
+    assert ends.fetchall() == [("expired", 3, OWNER, "capture", "watcher/1/a", "swept: will be tried again", True)]
 
 
 def test_at_max_attempts_a_sweep_fails_the_job_and_clears_its_owner(connection: psycopg.Connection) -> None:
@@ -105,7 +103,7 @@ def test_a_swept_job_waits_within_its_bounds(connection: psycopg.Connection, att
         "SELECT extract(epoch FROM min(run_after) - clock_timestamp()), "
         "extract(epoch FROM max(run_after) - clock_timestamp()), count(DISTINCT run_after) FROM payment_jobs"
     ).fetchone() or (0, 0, 0)
-    assert -1 < shortest and longest <= min(60, 2 * 2 ** (attempt - 1)) and different > 1
+    assert shortest > -1 and longest <= min(60, 2 * 2 ** (attempt - 1)) and different > 1
 
 
 def test_a_sweep_waits_for_nobody(connection: psycopg.Connection, connect: Connect) -> None:
