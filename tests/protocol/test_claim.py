@@ -36,8 +36,14 @@ def test_a_claim_returns_what_a_worker_needs_in_the_order_it_relies_on(connectio
 
 
 def test_claims_go_by_run_after_then_by_id(connection: psycopg.Connection) -> None:
-    late, early = world.put(connection, delay_s=-5), world.put(connection, delay_s=-60)
-    assert [claim(connection), claim(connection)] == [[(early, 1)], [(late, 1)]]
+    second, first, last = (world.put(connection, delay_s=delay) for delay in (-30, -60, -5))
+    assert [claim(connection) for _ in range(3)] == [[(first, 1)], [(second, 1)], [(last, 1)]]
+
+
+def test_claims_of_the_same_time_go_by_id(connection: psycopg.Connection) -> None:
+    jobs = [world.put(connection) for _ in range(3)]
+    connection.execute("UPDATE payment_jobs SET run_after = 'epoch'")
+    assert [claim(connection) for _ in range(3)] == [[(job, 1)] for job in jobs]
 
 
 def test_expired_leases_are_taken_over_before_new_jobs_are_begun(connection: psycopg.Connection) -> None:
