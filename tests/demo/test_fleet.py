@@ -1,10 +1,12 @@
 """The fleet: real processes and real signals, and nothing left behind whatever ends the screen."""
 
+import asyncio
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -12,6 +14,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
+from leasetop.demo import fleet as module
 from leasetop.demo import shop
 from leasetop.demo.fleet import Condition, Fleet, FleetError, Member, Pace, Role
 from tests.waiting import gone, until
@@ -41,10 +44,16 @@ def is_now(member: Member, **wanted: object) -> Callable[[tuple[Member, ...]], b
     )
 
 
+async def seen(fleet: Fleet, member: Member, **wanted: object) -> Member:
+    """That process, once it is as wanted."""
+    async with asyncio.timeout(15):
+        members = await fleet.until(is_now(member, **wanted))
+    return next(one for one in members if one.pid == member.pid)
+
+
 async def a_worker(fleet: Fleet) -> Member:
     (member,) = await fleet.spawn(1)
-    members = await fleet.until(is_now(member, state=Condition.RUNNING))
-    return next(one for one in members if one.pid == member.pid)
+    return await seen(fleet, member, state=Condition.RUNNING)
 
 
 async def test_a_spawned_worker_is_a_process_with_the_name_of_an_owner(fleet: Fleet) -> None:
@@ -58,7 +67,7 @@ async def test_a_spawned_worker_is_a_process_with_the_name_of_an_owner(fleet: Fl
 async def test_a_crashed_worker_says_by_what(fleet: Fleet) -> None:
     member = await a_worker(fleet)
     await fleet.crash(member)
-    await fleet.until(is_now(member, state=Condition.CRASHED, last_event="killed by SIGKILL"))
+    await seen(fleet, member, state=Condition.CRASHED, last_event="killed by SIGKILL")
     with pytest.raises(FleetError, match="has ended already"):
         await fleet.freeze(member)
 
@@ -66,25 +75,54 @@ async def test_a_crashed_worker_says_by_what(fleet: Fleet) -> None:
 async def test_a_frozen_worker_is_seen_frozen_and_thaws(fleet: Fleet) -> None:
     member = await a_worker(fleet)
     await fleet.freeze(member)
-    assert is_now(member, state=Condition.FROZEN)(fleet.members)
-    until(lambda: Path(f"/proc/{member.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T")
+    await seen(fleet, member, state=Condition.FROZEN)
     await fleet.thaw(member)
-    until(lambda: is_now(member, state=Condition.RUNNING)(fleet.members))
+    await seen(fleet, member, state=Condition.RUNNING)
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="only /proc tells what others did to a process")
 async def test_a_worker_that_somebody_else_froze_is_seen_frozen(fleet: Fleet) -> None:
     member = await a_worker(fleet)
     os.kill(member.pid, signal.SIGSTOP)
-    until(lambda: is_now(member, state=Condition.FROZEN)(fleet.members))
+    await seen(fleet, member, state=Condition.FROZEN)
     os.kill(member.pid, signal.SIGCONT)
-    until(lambda: is_now(member, state=Condition.RUNNING)(fleet.members))
+    await seen(fleet, member, state=Condition.RUNNING)
+
+
+async def test_without_proc_a_worker_is_frozen_by_our_own_word(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("leasetop.demo.fleet._is_stopped", lambda pid: None)
+    member = await a_worker(fleet)
+    await fleet.freeze(member)
+    assert is_now(member, state=Condition.FROZEN)(fleet.members)
+    await fleet.thaw(member)
+    assert is_now(member, state=Condition.RUNNING)(fleet.members)
 
 
 async def test_a_stopped_worker_ends_by_itself(fleet: Fleet) -> None:
     member = await a_worker(fleet)
     await fleet.stop(member)
-    await fleet.until(is_now(member, state=Condition.EXITED, last_event="exit status 0"))
+    await seen(fleet, member, state=Condition.EXITED, last_event="exit status 0")
+
+
+async def test_a_worker_stopped_before_it_was_ready_has_not_crashed(fleet: Fleet) -> None:
+    (member,) = await fleet.spawn(1)
+    await fleet.stop(member)
+    await seen(fleet, member, state=Condition.EXITED)
+
+
+async def test_a_stopping_worker_is_still_stopping_after_a_freeze(fleet: Fleet, dsn: str) -> None:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        member = await a_worker(fleet)
+        await fleet.slow(member, 60.0)
+        shop.enqueue(connection, 1)
+        held = "SELECT count(*) FROM payment_jobs WHERE status = 'Processing'"
+        until(lambda: (connection.execute(held).fetchone() or (0,))[0])
+    await fleet.stop(member)
+    await fleet.freeze(member)
+    await seen(fleet, member, state=Condition.FROZEN)
+    await fleet.thaw(member)
+    await seen(fleet, member, state=Condition.STOPPING)
+    await seen(fleet, member, state=Condition.EXITED)
 
 
 async def test_a_slow_worker_and_a_mute_one_are_marked(fleet: Fleet) -> None:
@@ -101,7 +139,8 @@ async def test_a_mute_worker_loses_its_leases(fleet: Fleet, dsn: str) -> None:
         await fleet.slow(member, 20.0)
         await fleet.heartbeat(member, False)
         shop.enqueue(connection, 2)
-        await fleet.until(lambda members: any("lease lost" in (one.last_event or "") for one in members))
+        async with asyncio.timeout(15):
+            await fleet.until(lambda members: any("lease lost" in (one.last_event or "") for one in members))
         lost = "SELECT count(*) FROM payment_job_history WHERE event = 'expired' AND owner = %s"
         until(lambda: (connection.execute(lost, [member.owner]).fetchone() or (0,))[0])
 
@@ -109,9 +148,60 @@ async def test_a_mute_worker_loses_its_leases(fleet: Fleet, dsn: str) -> None:
 async def test_a_worker_that_cannot_work_says_why(dsn: str) -> None:
     fleet = Fleet(make_conninfo(dsn, dbname="nowhere"), pace=PACE)
     (member,) = await fleet.spawn(1)
-    members = await fleet.until(is_now(member, state=Condition.CRASHED))
-    assert 'database "nowhere" does not exist' in (members[0].last_event or "")
+    crashed = await seen(fleet, member, state=Condition.CRASHED)
+    assert 'database "nowhere" does not exist' in (crashed.last_event or "")
     await fleet.close()
+
+
+async def test_what_lies_in_the_working_directory_is_not_imported(
+    fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "random.py").write_text("raise SystemExit(7)")
+    monkeypatch.chdir(tmp_path)
+    await a_worker(fleet)
+
+
+def test_an_installed_leasetop_is_not_put_before_the_standard_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    here = Path(module.__file__).parents[2]
+    monkeypatch.setattr("site.getsitepackages", lambda: [])
+    assert module._interpreter()[1]["PYTHONPATH"] == str(here)
+    monkeypatch.setattr("site.getsitepackages", lambda: [str(here)])
+    assert "PYTHONPATH" not in module._interpreter()[1]
+
+
+async def test_a_line_that_is_no_fact_does_not_deafen_the_fleet() -> None:
+    said = """print('3'); print('{"cut": '); print('x' * 200_000); print('{"event": "back"}')"""
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", said, stdout=asyncio.subprocess.PIPE)
+    assert [fact async for fact in module._facts(process)] == [{"event": "back"}]
+    await process.wait()
+
+
+async def test_the_shop_goes_on_after_its_connection_was_cut(fleet: Fleet, dsn: str) -> None:
+    member = await fleet.start_shop()
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'leasetop shop'"
+        until(lambda: connection.execute(cut).fetchone())
+        await seen(fleet, member, last_event="enqueues again")
+
+
+async def test_a_shop_that_cannot_enqueue_says_why(dsn: str) -> None:
+    fleet = Fleet(make_conninfo(dsn, options="-c default_transaction_read_only=on"), pace=PACE)
+    try:
+        await fleet.start_shop()
+        async with asyncio.timeout(15):
+            await fleet.until(lambda members: "this connection is read-only" in (members[0].last_event or ""))
+    finally:
+        await fleet.close()
+
+
+def test_the_shop_waits_while_nobody_works(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shop, "_MOST_WAITING", 3)
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        shop.enqueue(connection, 2)
+        assert shop.Shop(dsn, 1.0)._has_room(connection)
+        shop.enqueue(connection, 1)
+        assert not shop.Shop(dsn, 1.0)._has_room(connection)
 
 
 async def test_a_password_is_neither_in_the_arguments_nor_in_the_environment(dsn: str) -> None:
@@ -142,6 +232,27 @@ async def test_without_its_guard_nothing_more_is_started(fleet: Fleet) -> None:
     await fleet._guard.wait()
     with pytest.raises(FleetError, match="guard was killed"):
         await fleet.spawn(1)
+
+
+async def test_without_its_guard_closing_ends_them_all_the_same(dsn: str) -> None:
+    fleet = Fleet(dsn, pace=replace(PACE, drain=timedelta(seconds=60)))
+    member = await a_worker(fleet)
+    await fleet.slow(member, 60.0)
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        shop.enqueue(connection, 1)
+        held = "SELECT count(*) FROM payment_jobs WHERE status = 'Processing'"
+        until(lambda: (connection.execute(held).fetchone() or (0,))[0])
+    assert fleet._guard is not None
+    fleet._guard.kill()
+    async with asyncio.timeout(15):
+        await fleet.close()
+    assert gone(member.pid)
+
+
+async def test_starts_at_the_same_time_have_the_same_guard(fleet: Fleet) -> None:
+    await asyncio.gather(fleet.start_watcher(), fleet.start_shop(), fleet.spawn(1))
+    assert fleet._guard is not None
+    assert {os.getpgid(member.pid) for member in fleet.members} == {fleet._guard.pid}
 
 
 _SCREEN = """

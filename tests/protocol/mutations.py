@@ -17,6 +17,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 SQL = ROOT / "sql"
+# The tests take a fifth of this; who waits for a row that another test holds waits for ever.
+_PATIENCE_S = 150.0
 TESTS = ("guards", "claim", "sweep", "requeue", "interleavings", "history", "shape", "state_machine")
 
 
@@ -129,13 +131,14 @@ def killer(mutation: Mutation) -> str | None:
     with tempfile.TemporaryDirectory() as folder:
         mutation.write(Path(folder))
         files = [str(ROOT / "tests" / "protocol" / f"test_{name}.py") for name in TESTS]
-        done = subprocess.run(
-            [sys.executable, "-m", "pytest", "-x", "-q", "-p", "tests.protocol.mutant", "--no-header", *files],
-            cwd=ROOT,
-            env={**os.environ, "LEASETOP_MUTANT": folder, "LEASETOP_EXAMPLES": "60"},
-            capture_output=True,
-            text=True,
-        )
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "tests.protocol.mutant", "--no-header", *files]
+        environment = {**os.environ, "LEASETOP_MUTANT": folder, "LEASETOP_EXAMPLES": "60"}
+        try:
+            done = subprocess.run(
+                command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=_PATIENCE_S
+            )
+        except subprocess.TimeoutExpired:
+            return "(a test waits for ever)"
     if done.returncode == 0:
         return None
     found = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", done.stdout, re.MULTILINE)
