@@ -6,6 +6,7 @@ imported by the command that needs it, so that `leasetop --version` is instant a
 
 import functools
 import json
+import math
 import signal
 import sys
 from collections.abc import Callable, Coroutine
@@ -14,11 +15,11 @@ from datetime import timedelta
 from decimal import Decimal, InvalidOperation
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import IO, TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
-from leasetop.errors import DsnError, LeasetopError, Unreachable
+from leasetop.errors import CommandError, LeasetopError, Unreachable
 
 if TYPE_CHECKING:
     from leasetop.demo.fleet import Fleet
@@ -34,13 +35,20 @@ class _Errors(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except DsnError as error:
+        except CommandError as error:
             _fail(str(error), 2)
         except LeasetopError as error:
             hint = ""
             if isinstance(error, Unreachable) and _no_dsn(ctx):
                 hint = "; no --dsn was given and libpq's defaults were tried. To look around: leasetop demo"
             _fail(f"{error}{hint}", 1)
+        except UnicodeError:
+            _fail("an argument is not valid UTF-8", 2)
+        except OSError as error:
+            # A pipe that was closed is click's; a full disk or a closed standard output is said here.
+            if isinstance(error, BrokenPipeError):
+                raise
+            _fail(error.strerror or str(error), 1)
 
 
 def _no_dsn(ctx: click.Context) -> bool:
@@ -48,7 +56,9 @@ def _no_dsn(ctx: click.Context) -> bool:
 
 
 def _fail(message: str, status: int) -> NoReturn:
-    click.echo(f"leasetop: {message}", err=True)
+    from leasetop import text
+
+    click.echo(f"leasetop: {text.safe(message)}", err=True)
     sys.exit(status)
 
 
@@ -178,7 +188,7 @@ def status(target: Target, as_json: bool) -> None:
     from leasetop import report
 
     async def ask(queue: "Queue") -> None:
-        snapshot = await queue.snapshot(limit=1)
+        snapshot = await queue.snapshot(limit=1, owners=10_000)
         click.echo(json.dumps(report.status_json(snapshot)) if as_json else report.status_text(snapshot))
 
     _run(_with_queue(target, ask))
@@ -260,7 +270,7 @@ def requeue(ids: tuple[str, ...], target: Target, reason: str, yes: bool, as_jso
 
     if not reason.strip():
         raise click.BadParameter("must not be empty", param_hint="--reason")
-    if not yes and not sys.stdin.isatty():
+    if not yes and not _is_terminal(sys.stdin):
         raise click.UsageError("there is no terminal to ask on: say --yes")
 
     async def act(queue: "Queue") -> bool:
@@ -297,7 +307,7 @@ def requeue(ids: tuple[str, ...], target: Target, reason: str, yes: bool, as_jso
 @click.option("--currency", required=True, help="ISO 4217, such as EUR.")
 @click.option("--payload", default="{}", show_default=True, help="JSON for the handler.")
 @click.option("--max-attempts", type=click.IntRange(1, 1000), default=5, show_default=True)
-@click.option("--delay", type=click.FloatRange(0), default=0.0, metavar="SECONDS", help="Not before this many seconds.")
+@click.option("--delay", type=click.FloatRange(0, 1e9), default=0.0, metavar="SECONDS", help="Not before so long.")
 @json_option
 @target_options
 def enqueue(
@@ -324,8 +334,10 @@ def enqueue(
         raise click.BadParameter(f"'{currency}' is no ISO 4217 code such as EUR", param_hint="--currency")
     try:
         content = json.loads(payload)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise click.BadParameter(f"is no JSON: {error}", param_hint="--payload") from None
+    if math.isnan(delay):
+        raise click.BadParameter("is no number of seconds", param_hint="--delay")
     chosen = keys or (str(uuid.uuid4()),)
 
     async def act(queue: "Queue") -> bool:
@@ -465,7 +477,7 @@ def profile(dsn: str | None, table: str, settings: tuple[str, ...], output: Path
         click.echo(written, nl=False)
         return
     if output.exists() and not yes:
-        if not sys.stdin.isatty():
+        if not _is_terminal(sys.stdin):
             raise click.UsageError(f"{output} exists: say --yes to replace it")
         click.confirm(f"Replace {output}?", abort=True, err=True)
     try:
@@ -498,8 +510,13 @@ def demo(
     live.run(directory, fresh=fresh, workers=workers, interval=interval, policy=Policy(policy), race=race)
 
 
+def _is_terminal(stream: IO[str] | None) -> bool:
+    # None: it was closed by whoever started us.
+    return stream is not None and stream.isatty()
+
+
 def _need_terminal(instead: str) -> None:
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if not (_is_terminal(sys.stdin) and _is_terminal(sys.stdout)):
         _fail(f"the screen needs a terminal, and this is none; use {instead}", 1)
 
 
@@ -532,6 +549,8 @@ async def _screen(target: Target, interval: timedelta, policy: str) -> None:
         finally:
             if app.fleet is not None:
                 await app.fleet.close()
+        if app.return_code:
+            sys.exit(app.return_code)
 
     await _with_queue(target, show)
 

@@ -19,6 +19,7 @@ from psycopg import conninfo, pq, sql
 from psycopg.abc import Buffer
 from psycopg.types.datetime import TimestamptzLoader
 
+from leasetop import text
 from leasetop.errors import DsnError, LeasetopError, Refused, Unreachable
 from leasetop.model import ALWAYS, NEVER
 
@@ -80,12 +81,16 @@ def parse(dsn: str | None) -> dict[str, str]:
             "--dsn is neither a postgresql://user@host:port/database URI nor key=value pairs such as "
             f"'host=db1 dbname=pay user=ops' ({_kind(str(error))})"
         ) from None
-    return {key: str(value) for key, value in found.items() if value is not None}
+    given = {key: str(value) for key, value in found.items() if value is not None}
+    if "@" in given.get("host", ""):
+        # An unescaped @ in the password: what libpq takes for the host is the rest of the password.
+        raise DsnError("--dsn: the host holds an @: write an @ in the user or password as %40")
+    return given
 
 
 def _kind(message: str) -> str:
     # libpq quotes the offending piece, which may be the password: keep what stands before the first quote.
-    return message.split('"')[0].strip(" :") or "it cannot be parsed"
+    return text.safe(message.split('"')[0].split("\n")[0].strip(" :")) or "it cannot be parsed"
 
 
 def parameters(dsn: str | None, application: str) -> dict[str, str]:
@@ -93,7 +98,8 @@ def parameters(dsn: str | None, application: str) -> dict[str, str]:
     found = parse(dsn)
     if "connect_timeout" not in found and "PGCONNECT_TIMEOUT" not in os.environ:
         found["connect_timeout"] = str(round(CONNECT_TIMEOUT.total_seconds()))
-    return found | {"application_name": application}
+    # Whatever PGCLIENTENCODING says: texts are read as Unicode here.
+    return found | {"application_name": application, "client_encoding": "UTF8"}
 
 
 def connect(dsn: str | None, application: str) -> psycopg.Connection:
@@ -103,7 +109,7 @@ def connect(dsn: str | None, application: str) -> psycopg.Connection:
     """
     try:
         made = psycopg.connect(**parameters(dsn, application), autocommit=True)  # type: ignore[arg-type]
-    except psycopg.OperationalError as error:
+    except psycopg.Error as error:
         raise unreachable(error) from None
     made.adapters.register_loader("timestamptz", _ClampedTimestamptz)
     return made
@@ -135,8 +141,9 @@ class Database:
     @asynccontextmanager
     async def acting(self) -> AsyncIterator[psycopg.AsyncConnection]:
         """One transaction that may write, rolled back on any error. Raises Unreachable or Refused."""
-        mode = "READ ONLY" if self._read_only else "READ WRITE"
-        async with self._transaction("acting", f"BEGIN ISOLATION LEVEL READ COMMITTED, {mode}") as connection:
+        # Never READ WRITE: a session or role that somebody set read-only is to stay that.
+        mode = ", READ ONLY" if self._read_only else ""
+        async with self._transaction("acting", f"BEGIN ISOLATION LEVEL READ COMMITTED{mode}") as connection:
             yield connection
 
     async def close(self) -> None:
@@ -173,7 +180,7 @@ class Database:
                 autocommit=True,
                 prepare_threshold=None,
             )
-        except psycopg.OperationalError as error:
+        except psycopg.Error as error:
             raise unreachable(error) from None
         made.adapters.register_loader("timestamptz", _ClampedTimestamptz)
         self._lines[kind] = made
@@ -201,7 +208,7 @@ def _set_local(settings: Mapping[str, str]) -> tuple[sql.Composed, list[str]]:
 
 def unreachable(error: psycopg.Error) -> Unreachable:
     """Why no connection came about, and what to do, in one line."""
-    message = " ".join(str(error).split())
+    message = text.safe(" ".join(str(error).split()))
     for sign, advice in _CONNECT_ADVICE:
         if sign in message:
             return Unreachable(f"{_short(message)} - {advice}")
@@ -239,7 +246,7 @@ def in_words(error: psycopg.Error) -> LeasetopError:
         if isinstance(error, psycopg.OperationalError):
             return Unreachable(f"the connection to PostgreSQL is lost: {_first_line(error)}")
         return Refused(_first_line(error))
-    said = error.diag.message_primary or _first_line(error)
+    said = text.safe(error.diag.message_primary or _first_line(error), 500)
     advice = _ADVICE.get(code)
     return Refused(f"{advice} ({said}, SQLSTATE {code})" if advice else f"{said} (SQLSTATE {code})")
 
@@ -254,10 +261,10 @@ _ADVICE = {
     "42703": "a column is missing: the table is not of this version of leasetop",
     "53100": "the server's disk is full",
     "53200": "the server is out of memory",
-    "55P03": "the row is locked by another transaction right now, perhaps its worker that is just finishing: try again",
+    "55P03": "locked by another transaction right now (a row perhaps by its worker, just finishing): try again",
     "57014": "the server took too long and gave up: try again, or ask for less",
 }
 
 
 def _first_line(error: psycopg.Error) -> str:
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)[:300]
+    return text.safe(next(iter(str(error).strip().splitlines()), type(error).__name__), 300)

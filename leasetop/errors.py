@@ -5,8 +5,12 @@ class LeasetopError(Exception):
     """Something that leasetop cannot do, in words for the operator."""
 
 
-class DsnError(LeasetopError):
-    """The connection string is not one. A mistake in the command: exit status 2."""
+class CommandError(LeasetopError):
+    """A mistake in the command itself: exit status 2."""
+
+
+class DsnError(CommandError):
+    """The connection string is not one."""
 
 
 class Unreachable(LeasetopError):

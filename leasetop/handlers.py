@@ -5,10 +5,10 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from leasetop.errors import LeasetopError
+from leasetop.errors import CommandError
 
 
-class HandlerError(LeasetopError):
+class HandlerError(CommandError):
     """There is no such handler, or it cannot be imported."""
 
 

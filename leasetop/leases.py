@@ -187,6 +187,10 @@ class Keeper(threading.Thread):
 
     # Called from other threads.
 
+    def connect(self) -> None:
+        """Before the thread starts: raises Unreachable where there is no second connection to be had."""
+        self._session.connection()
+
     def drop(self, job: ClaimedJob) -> None:
         """The job has ended: its lease is no longer kept."""
         if self.held.get(job.id) is job:

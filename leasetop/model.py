@@ -5,7 +5,7 @@ Frozen values, no I/O, no SQL, no widgets. Instants are aware datetimes on the s
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
@@ -173,8 +173,12 @@ class Watcher:
     swept: int
 
     def is_late(self, now: datetime) -> bool:
-        """Whether it missed its sweep by more than half an interval and five seconds."""
-        return now - self.seen_at > self.interval * 1.5 + timedelta(seconds=5)
+        """Whether it missed its sweep by more than half an interval and five seconds.
+
+        A row is data: one that was seen in the future, or means to sweep less than once a day, is late as well.
+        """
+        patience = max(timedelta(), min(self.interval, timedelta(days=1))) * 1.5 + timedelta(seconds=5)
+        return not timedelta(minutes=-1) < now - self.seen_at <= patience
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,8 +267,14 @@ class Snapshot:
     """None where the table keeps no history."""
     took: timedelta
     """From asking to the last answer."""
-    owner_count: int = field(default=0)
+    owner_count: int = 0
+    """All owners, also those beyond `owners`."""
+    live_owner_count: int = 0
+    """Owners with a lease that is not over."""
+    lease_count: int = 0
+    """All leases held, live or expired."""
     owners_capped: bool = False
+    """Whether there are more leases than were looked at: the counts are lower bounds."""
     notes: tuple[str, ...] = ()
     """What this table lacks, in words for the operator."""
     evidence: str = "lease"

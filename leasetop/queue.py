@@ -50,6 +50,10 @@ BUCKET = timedelta(seconds=10)
 _LOOK = 5_000
 _OWNERS = 200
 _HISTORY = 200
+_FORCED = 5
+"""How often a forced requeue is tried against heartbeats that come in between."""
+_WHOLE = 20_000
+"""Characters of one text of one job."""
 
 _SERVER = b"""
     SELECT clock_timestamp() AS now, current_setting('server_version') AS version, current_database()::text AS database,
@@ -101,8 +105,11 @@ class Queue:
         self._database = database
         self._bound: dict[str, bytes] = {}
 
-    async def snapshot(self, view: View = View.ACTIVE, limit: int = PAGE) -> Snapshot:
-        """All that a refresh shows, in one transaction. Raises Unreachable or Refused."""
+    async def snapshot(self, view: View = View.ACTIVE, limit: int = PAGE, owners: int = _OWNERS) -> Snapshot:
+        """All that a refresh shows, in one transaction: at most `limit` jobs and `owners` owners.
+
+        Raises Unreachable or Refused.
+        """
         asked = time.monotonic()
         async with self._database.reading() as connection:
             cursors = await self._ask(
@@ -111,12 +118,12 @@ class Queue:
                     (_SERVER, {}),
                     (self._bind(reading.tallies(self.profile)), {}),
                     (self._jobs(view), {"limit": limit}),
-                    (self._owners, {"limit": _OWNERS}),
+                    (self._owners, {"limit": owners}),
                     (self._watchers, {}),
                     (self._throughput, _throughput_parameters()),
                 ],
             )
-            server, tallies, jobs, owners, watchers, throughput = [await _rows(cursor) for cursor in cursors]
+            server, tallies, jobs, held, watchers, throughput = [await _rows(cursor) for cursor in cursors]
             host = connection.info.host
         answered = time.monotonic()
         assert server and tallies and jobs is not None
@@ -134,12 +141,14 @@ class Queue:
                 if self.profile.keeps(state)
             },
             reasons={reason: tally for (_, reason), tally in counted.items() if reason},
-            owners=tuple(map(_owner, owners or ())),
+            owners=tuple(map(_owner, held or ())),
             watchers=None if watchers is None else tuple(map(_watcher, watchers)),
             throughput=None if throughput is None else _throughput(throughput, now),
             took=timedelta(seconds=answered - asked),
-            owner_count=owners[0]["owners"] if owners else 0,
-            owners_capped=bool(owners and owners[0]["leases"] > reading.CAP),
+            owner_count=held[0]["owners"] if held else 0,
+            live_owner_count=held[0]["live_owners"] if held else 0,
+            lease_count=held[0]["leases"] if held else 0,
+            owners_capped=bool(held and held[0]["leases"] > reading.CAP),
             notes=self.profile.notes,
             evidence=self.profile.evidence,
             completion_fenced=self.profile.completion_fenced,
@@ -210,18 +219,23 @@ class Queue:
         """
         sql = self._action("requeue")
         given = self._key(seen.key) | {"fence": seen.fence, "actor": actor, "reason": reason, "force": force}
-        async with self._database.acting() as connection:
-            changed = await self._fetch(connection, self._bind(sql), _only(given, sql))
-            if len(changed) > 1:
-                raise Refused(f"job {seen.id}: the requeue met {len(changed)} rows and was rolled back")
-            now = (await self._fetch(connection, _SERVER, {}))[0]["now"]
-            found = await self._fetch(connection, self._one, self._key(seen.key) | {"limit": 1})
+        for _ in range(_FORCED if force else 1):
+            async with self._database.acting() as connection:
+                changed = await self._fetch(connection, self._bind(sql), _only(given, sql))
+                if len(changed) > 1:
+                    raise Refused(f"job {seen.id}: the requeue met {len(changed)} rows and was rolled back")
+                now = (await self._fetch(connection, _SERVER, {}))[0]["now"]
+                found = await self._fetch(connection, self._one, self._key(seen.key) | {"limit": 1})
+            current = self._job(found[0]) if found else None
+            if changed or current is None or not _only_renewed(seen, current):
+                break
+            # Who forces a live lease means this owner and attempt, however often it beats meanwhile.
+            given["fence"] = current.fence
         if changed:
             most = changed[0].get("max_attempts")
             used = f", attempt {changed[0]['attempts'] + 1} of {most} next" if most is not None else ""
             outcome = Outcome(seen.key, True, f"job {text.safe(seen.id)}: requeued{used}")
         else:
-            current = self._job(found[0]) if found else None
             outcome = Outcome(seen.key, False, refusal(seen, current, ServerClock(now, time.monotonic())))
         return self._journaled(now, "requeue", seen, actor, reason, outcome)
 
@@ -307,7 +321,7 @@ class Queue:
     @cached_property
     def _one(self) -> bytes:
         every = reading.arms(self.profile, State)
-        return self._bind(reading.jobs(self.profile, every, reading.key_condition(self.profile)))
+        return self._bind(reading.jobs(self.profile, every, reading.key_condition(self.profile), longest=_WHOLE))
 
     @cached_property
     def _owners(self) -> bytes | None:
@@ -374,7 +388,8 @@ def refusal(seen: Job, current: Job | None, clock: ServerClock) -> str:
         return f"{name}: it is Completed, and a payment that was made is never requeued"
     if current.is_live(now):
         left = text.duration(current.remaining(now) or timedelta())
-        taken = "" if current.fence == seen.fence else " (it was claimed since you looked)"
+        same = current.fence == seen.fence or _only_renewed(seen, current)
+        taken = "" if same else " (it was claimed since you looked)"
         return (
             f"{name}: {text.safe(current.owner)} holds its lease for another {left}, attempt {current.attempts}"
             f"{taken}: a live lease is not requeued"
@@ -389,6 +404,15 @@ def refusal(seen: Job, current: Job | None, clock: ServerClock) -> str:
     if current.state is State.CANCELLED:
         return f"{name}: it is Cancelled: not requeued"
     return f"{name}: nothing was changed: somebody else was at work on it; look again"
+
+
+def _only_renewed(seen: Job, current: Job) -> bool:
+    """Whether nothing but the lease has moved: the same attempt of the same owner, which beats."""
+    return (
+        current.fence != seen.fence
+        and (current.status, current.owner, current.attempts) == (seen.status, seen.owner, seen.attempts)
+        and current.state is State.PROCESSING
+    )
 
 
 def _differences(seen: Job, current: Job) -> list[str]:

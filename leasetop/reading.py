@@ -23,13 +23,16 @@ def arms(profile: Profile, states: Iterable[State]) -> list[Arm]:
     return [arm for state in states for arm in profile.states if arm[0] is state]
 
 
-def jobs(profile: Profile, chosen: Iterable[Arm], condition: str = "") -> str:
-    """Rows of jobs, at most `:limit`: state, reason, key_0..n, and each canonical column."""
+def jobs(profile: Profile, chosen: Iterable[Arm], condition: str = "", longest: int | None = None) -> str:
+    """Rows of jobs, at most `:limit`: state, reason, key_0..n, and each canonical column.
+
+    Texts are cut, and end in an ellipsis then; `longest` is for a single job, of which one wants to see more.
+    """
     selected = [f"({column.sql})::text AS key_{n}" for n, column in enumerate(profile.key)]
     for name, kind in COLUMNS.items():
         expression = f"({profile.columns[name]})::{kind}" if name in profile.columns else f"NULL::{kind}"
         if name in _CUT:
-            expression = f"left({expression}, {_CUT[name]})"
+            expression = _cut(expression, longest or _CUT[name])
         selected.append(f"{expression} AS {name}")
     return _union(
         f"SELECT '{state}' AS state, {_literal(reason)} AS reason, {', '.join(selected)} "
@@ -62,9 +65,11 @@ def owners(profile: Profile) -> str:
         if reason is not Reason.PARKED
     )
     return (
-        "SELECT left(owner, 200) AS owner, count(*) AS held, count(*) FILTER (WHERE expired) AS expired, "
+        f"SELECT {_cut('owner', _CUT['owner'])} AS owner, "
+        "count(*) AS held, count(*) FILTER (WHERE expired) AS expired, "
         "min(claimed_at) AS oldest_claim, min(lease_until) AS next_expiry, "
-        "count(*) OVER () AS owners, sum(count(*)) OVER () AS leases "
+        "count(*) OVER () AS owners, sum((NOT bool_and(expired))::integer) OVER ()::bigint AS live_owners, "
+        "sum(count(*)) OVER ()::bigint AS leases "
         f"FROM ({held}) AS held GROUP BY owner ORDER BY expired DESC, held DESC, owner LIMIT :limit"
     )
 
@@ -85,6 +90,10 @@ def throughput(profile: Profile) -> str | None:
 def key_condition(profile: Profile) -> str:
     """` AND key = :key_NAME`, typed, for each column of the key."""
     return "".join(f" AND {column.sql} = :key_{column.name}::{column.type}" for column in profile.key)
+
+
+def _cut(expression: str, longest: int) -> str:
+    return f"CASE WHEN length({expression}) > {longest} THEN left({expression}, {longest}) || '…' ELSE {expression} END"
 
 
 def _order(profile: Profile, state: State) -> str:

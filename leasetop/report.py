@@ -26,7 +26,8 @@ def status_json(snapshot: Snapshot) -> dict[str, Any]:
             snapshot.tallies[State.PENDING].oldest if State.PENDING in snapshot.tallies else None,
             snapshot.now,
         ),
-        "owners": {owner.name: owner.held for owner in snapshot.owners if owner.name is not None},
+        "owners": _held(snapshot),
+        "owners_capped": snapshot.owners_capped or snapshot.owner_count > len(snapshot.owners),
         "watchers": None
         if snapshot.watchers is None
         else [
@@ -42,6 +43,15 @@ def status_json(snapshot: Snapshot) -> dict[str, Any]:
         if snapshot.throughput is None
         else round(snapshot.throughput.per_minute(snapshot.now), 1),
     }
+
+
+def _held(snapshot: Snapshot) -> dict[str, int]:
+    held: dict[str, int] = {}
+    for owner in snapshot.owners:
+        if owner.name is not None:
+            # Names that are alike as far as they are shown are one here.
+            held[owner.name] = held.get(owner.name, 0) + owner.held
+    return held
 
 
 def status_text(snapshot: Snapshot) -> str:
@@ -183,7 +193,7 @@ def _note(snapshot: Snapshot, state: State) -> str:
         oldest = f", oldest {text.duration(now - tally.oldest)}" if tally.oldest else ""
         return ", ".join(reasons) + oldest
     if state is State.PROCESSING:
-        return text.plural(sum(owner.held > owner.expired for owner in snapshot.owners), "owner")
+        return text.plural(snapshot.live_owner_count, "owner") + ("+" if snapshot.owners_capped else "")
     if state is State.SCHEDULED and tally.oldest:
         return f"next in {text.duration(tally.oldest - now)}"
     if state in (State.FAILED, State.COMPLETED, State.CANCELLED):

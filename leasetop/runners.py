@@ -85,6 +85,8 @@ class Inline:
         self._handler, self._batch = handler, batch
         self._waiting: deque[ClaimedJob] = deque()
         self._mailbox = _Mailbox()
+        # Kept here, not in `finished`: what has ended survives a KeyboardInterrupt in the next handler.
+        self._ended: list[Result] = []
         self._halted = False
         self._interruptible = False
 
@@ -101,14 +103,14 @@ class Inline:
 
     def finished(self, timeout: float) -> list[Result]:
         if not self._waiting or self._halted:
-            return self._mailbox.collect(timeout)
-        results: list[Result] = []
+            self._mailbox.collect(0.0 if self._ended else timeout)
         until = elapsed() + _SLICE_S
         while self._waiting and not self._halted:
             job = self._waiting.popleft()
-            results.append((job, self._end_of(job)))
+            self._ended.append((job, self._end_of(job)))
             if elapsed() >= until:
                 break
+        results, self._ended = self._ended, []
         return results
 
     def abort(self, job: ClaimedJob) -> None:

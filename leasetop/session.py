@@ -18,7 +18,7 @@ from psycopg import conninfo
 from psycopg.types.string import TextLoader
 
 from leasetop import database, statements
-from leasetop.errors import LeasetopError, Unreachable
+from leasetop.errors import CommandError, Unreachable
 from leasetop.text import safe
 
 Row = tuple[Any, ...]
@@ -35,7 +35,7 @@ _POOLER = frozenset({"26000", "42P05"})
 _ELSEWHERE = frozenset({"25006"})
 
 
-class SettingsError(LeasetopError):
+class SettingsError(CommandError):
     """A setting that cannot be, in one line that names it."""
 
 

@@ -13,10 +13,12 @@ import os
 import random
 import secrets
 import signal
+import socket
+import threading
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from types import FrameType
 from typing import TypeGuard
 
 import psycopg
@@ -46,6 +48,8 @@ LOG = logging.getLogger("leasetop.worker")
 _LONGEST_OUTAGE_S = 5.0
 # A claim that met a lock or a serialization failure lost the race: it looks again after at most this.
 _RACE_S = 0.01
+# How often a handler in the main thread is woken, while the worker stops, to see whether its time is over.
+_NUDGE_S = 0.25
 # How long the last writes may take altogether, once the worker is over.
 _FAREWELL_S = 3.0
 
@@ -162,7 +166,8 @@ class Worker:
         self._claim_at = 0.0
         self._stops = 0
         self._drain_until = float("inf")
-        self._alarmed = False
+        self._nudging = False
+        self._ended = False
 
     def _new_session(self, dsn: str | None, application: str) -> Session:
         ttl = self.settings.ttl
@@ -190,20 +195,35 @@ class Worker:
     def stop_on_signals(self) -> None:
         """SIGTERM and SIGINT stop this worker, a second one at once. For a worker in the main thread."""
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._on_signal)
+            signal.signal(number, lambda number, frame: self._on_signal())
+        if isinstance(self._runner, Inline):
+            signal.signal(signal.SIGURG, lambda number, frame: self._cut_off())
+            nudges, wakes = socket.socketpair()
+            wakes.setblocking(False)
+            signal.set_wakeup_fd(wakes.detach(), warn_on_full_buffer=False)
+            self._nudging, main = True, threading.get_ident()
+            threading.Thread(target=self._nudge, args=[main, nudges], name="leasetop-signals", daemon=True).start()
 
-    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+    def _on_signal(self) -> None:
         self.stop()
-        if not isinstance(self._runner, Inline):
-            return
-        drain = self.settings.drain.total_seconds()
-        if self._stops == 1 and drain > 0:
-            # The main thread is inside a handler, perhaps asleep: only another signal gets it out of there.
-            signal.signal(signal.SIGALRM, self._on_signal)
-            signal.setitimer(signal.ITIMER_REAL, drain)
-            self._alarmed = True
-        else:
+        self._cut_off()
+
+    def _cut_off(self) -> None:
+        if isinstance(self._runner, Inline) and (self._stops > 1 or elapsed() >= self._drain_until):
             self._runner.interrupt()
+
+    def _nudge(self, main: int, nudges: socket.socket) -> None:
+        """Wakes the main thread, which may be asleep in a handler, until it has ended: at the latest after `drain`.
+
+        A signal that arrives just before that sleep begins, or that the kernel gave to another thread, wakes nobody,
+        and Python does not look at it before the handler returns. SIGURG, since it does nothing where nobody asked.
+        """
+        while not {signal.SIGTERM, signal.SIGINT} & set(nudges.recv(64)):
+            pass
+        while not self._ended:
+            signal.pthread_kill(main, signal.SIGURG)
+            left = self._drain_until - elapsed()
+            time.sleep(min(_NUDGE_S, left) if left > 0 else _NUDGE_S)
 
     @property
     def _over(self) -> bool:
@@ -217,6 +237,7 @@ class Worker:
     def run(self) -> None:
         """Works until stopped. Raises LeasetopError where connection or first claim say that it cannot."""
         self._session.connection()
+        self._keeper.connect()
         fact(self._log, logging.INFO, "started", f"working as {self.owner}", owner=self.owner)
         self._keeper.start()
         try:
@@ -291,13 +312,15 @@ class Worker:
     # The end.
 
     def _wind_down(self) -> None:
+        self._stops += 1  # for an exception that got here without stop(): what is cut off now has not failed
         try:
             self._runner.close()
             self._settle(self._runner.finished(0.0))
             self._bid_farewell()
         finally:
-            if self._alarmed:
-                signal.setitimer(signal.ITIMER_REAL, 0)
+            self._ended = True
+            if self._nudging:
+                os.close(signal.set_wakeup_fd(-1))
             self._keeper.stop()
             self._keeper.join(1.0)
             self._session.close()

@@ -216,7 +216,7 @@ def test_the_screen_without_a_terminal_offers_status(dsn: str) -> None:
 @pytest.mark.parametrize("handler", ["nonsense", "leasetop.nothing:pay", "leasetop.text:nothing"])
 def test_a_handler_that_is_none_is_said(leasetop: Leasetop, handler: str) -> None:
     done = leasetop("worker", "--handler", handler)
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert handler in one_line(done)
 
 
@@ -285,3 +285,22 @@ def test_payments_are_enqueued_into_the_home_table_only(blank_dsn: str) -> None:
     done = run("enqueue", "--dsn", blank_dsn, "--amount", "1", "--currency", "EUR")
     assert done.returncode == 1
     assert "cannot enqueue" in one_line(done)
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        (["enqueue", "--amount", "1", "--currency", "EUR", "--delay", "nan"], 2),
+        (["enqueue", "--amount", "1", "--currency", "EUR", "--delay", "1e20"], 2),
+        (["enqueue", "--amount", "1", "--currency", "EUR", "--payload", "[" * 5000], 2),
+        (["worker", "--ttl", "5", "--heartbeat", "4"], 2),
+        (["worker", "--name", "a/b"], 2),
+        (["status", "--dsn", "host=x connect_timeout=abc"], 1),
+        (["status", "--dsn", "postgresql://ops:pa@Secret99@127.0.0.1:1/x"], 2),
+    ],
+)
+def test_wrong_input_is_said_without_a_traceback(dsn: str, words: list[str], status: int) -> None:
+    done = run(*words, *([] if "--dsn" in words else ["--dsn", dsn]))
+    assert done.returncode == status, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "Secret99" not in done.stderr

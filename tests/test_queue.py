@@ -290,3 +290,70 @@ async def test_a_role_without_privileges_is_told_so(queue: Queue, connection: ps
         await database.close()
         connection.execute("DROP OWNED BY onlooker")
         connection.execute("DROP ROLE onlooker")
+
+
+async def test_a_session_that_somebody_set_read_only_stays_that(dsn: str, connection: psycopg.Connection) -> None:
+    job = world.held(connection, lease_s=-5)
+    database = Database(psycopg.conninfo.make_conninfo(dsn, options="-c default_transaction_read_only=on"))
+    queue = await queues.find(database)
+    with pytest.raises(Refused, match="read-only"):
+        await queue.sweep(Policy.REQUEUE, "ops")
+    await database.close()
+    assert world.row(connection, job)[0] == "Processing"
+
+
+async def test_what_a_trigger_says_reaches_nobody_as_an_escape(queue: Queue, connection: psycopg.Connection) -> None:
+    job = world.held(connection, lease_s=-5)
+    connection.execute(
+        """CREATE FUNCTION shout() RETURNS trigger LANGUAGE plpgsql AS $$
+           BEGIN RAISE EXCEPTION E'\\x1b]0;PWN\\x07\\u009b2J\\nline 2'; END $$;
+           CREATE TRIGGER shout BEFORE UPDATE ON payment_jobs FOR EACH ROW EXECUTE FUNCTION shout()"""
+    )
+    with pytest.raises(Refused) as caught:
+        await queue.requeue(await seen(queue, job), "ops", "x")
+    assert str(caught.value).isprintable()
+
+
+async def test_a_forced_requeue_beats_the_heartbeats_that_come_in_between(
+    queue: Queue, connection: psycopg.Connection
+) -> None:
+    job = world.held(connection)
+    before = await seen(queue, job)
+    connection.execute("UPDATE payment_jobs SET lease_until = lease_until + interval '9 s'")
+    outcome = await queue.requeue(before, "ops", "its host is gone", force=True)
+    assert outcome.done, outcome.words
+    assert world.events(connection, job) == ["revoked", "requeued"]
+
+
+async def test_a_forced_requeue_does_not_hit_another_attempt(queue: Queue, connection: psycopg.Connection) -> None:
+    job = world.held(connection)
+    before = await seen(queue, job)
+    connection.execute("UPDATE payment_jobs SET attempts = 2, lease_until = lease_until + interval '9 s'")
+    assert not (await queue.requeue(before, "ops", "x", force=True)).done
+
+
+async def test_odd_watchers_rows_are_only_late(queue: Queue, connection: psycopg.Connection) -> None:
+    connection.execute(
+        """INSERT INTO leasetop_watchers (name, policy, interval, seen_at)
+           VALUES ('a', 'weird', '2700000 years', now() - interval '3 days'), ('b', 'park', '30 s', 'infinity')"""
+    )
+    snapshot = await queue.snapshot()
+    assert [watcher.is_late(snapshot.now) for watcher in snapshot.watchers or ()] == [True, True]
+
+
+async def test_more_owners_than_are_listed_are_counted(queue: Queue, connection: psycopg.Connection) -> None:
+    for number in range(7):
+        world.held(connection, f"w/{number}/a", lease_s=-5 if number == 0 else 20)
+    snapshot = await queue.snapshot(owners=3)
+    assert len(snapshot.owners) == 3
+    assert (snapshot.owner_count, snapshot.live_owner_count, snapshot.lease_count) == (7, 6, 7)
+
+
+async def test_a_text_that_is_cut_says_so_and_is_whole_in_the_details(
+    queue: Queue, connection: psycopg.Connection
+) -> None:
+    job = world.put(connection, "Failed", attempts=5, error="a" * 290 + " PSP-REF=XYZ123456789")
+    assert ((await queue.snapshot(View.FAILED)).jobs[0].error or "").endswith("…")
+    detail = (await queue.detail((str(job),))).job
+    assert detail is not None
+    assert (detail.error or "").endswith("PSP-REF=XYZ123456789")

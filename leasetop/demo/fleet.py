@@ -2,7 +2,7 @@
 
 Each is a child of this process, in a group of its own behind a guard (guard.py), so that all of them are gone when the
 screen is, whatever ended it. Signals go only to children that have not been reaped: never to a number that may be
-somebody else's by now.
+somebody else's by now. Whether a process is frozen is the kernel's word where there is /proc, and else our own.
 """
 
 import asyncio
@@ -11,9 +11,10 @@ import json
 import os
 import secrets
 import signal
+import site
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
@@ -28,6 +29,8 @@ _REMEMBER_S = 60.0
 """How long an ended process is still shown."""
 _POLITE_S = 3.0
 """How long `close` waits for a polite end."""
+_LOOK_S = 0.1
+"""How often `until` looks by itself: what others do to a process comes with no event."""
 _WORDS = {"owner", "started", "claimed"}
 
 
@@ -97,7 +100,13 @@ class Fleet:
         self._members: dict[int, Member] = {}
         self._processes: dict[int, asyncio.subprocess.Process] = {}
         self._listeners: set[asyncio.Task[None]] = set()
+        self._frozen: set[int] = set()
+        """What we stopped and did not let go on."""
+        self._handles: dict[int, int] = {}
+        """Each living process as a file descriptor, where the system has such: no other can come to have it."""
         self._guard: asyncio.subprocess.Process | None = None
+        # Two starts at once must not make two guards: whom the lost one watched over, nobody would.
+        self._one_guard = asyncio.Lock()
         self._changed = asyncio.Condition()
 
     @property
@@ -113,9 +122,11 @@ class Fleet:
 
     async def until(self, is_so: Callable[[tuple[Member, ...]], bool]) -> tuple[Member, ...]:
         """Waits until the members are as asked; for tests and for closing."""
-        async with self._changed:
-            await self._changed.wait_for(lambda: is_so(self.members))
-        return self.members
+        while not is_so(members := self.members):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK_S), self._changed:
+                    await self._changed.wait()
+        return members
 
     async def start_watcher(self) -> Member:
         """A watcher process. Raises FleetError."""
@@ -147,24 +158,31 @@ class Fleet:
         """Ends a race that is still under way, and waits for it."""
         for member in self.members:
             if member.role is Role.RACER and member.alive:
-                await self.stop(member)
+                # It may end by itself at this very moment.
+                with contextlib.suppress(FleetError):
+                    await self.stop(member)
         await self.until(lambda members: not any(one.role is Role.RACER and one.alive for one in members))
 
     async def crash(self, member: Member) -> None:
         """SIGKILL: it is gone at once, and its leases run out by themselves."""
-        await self._signal(member, signal.SIGKILL)
+        self._signal(member, signal.SIGKILL)
 
     async def freeze(self, member: Member) -> None:
         """SIGSTOP: it does nothing any more, and does not know it."""
-        await self._signal(member, signal.SIGSTOP, state=Condition.FROZEN)
+        self._signal(member, signal.SIGSTOP)
+        self._frozen.add(member.pid)
+        await self._note(member.pid)
 
     async def thaw(self, member: Member) -> None:
         """SIGCONT: it goes on as if nothing had been."""
-        await self._signal(member, signal.SIGCONT, state=Condition.RUNNING)
+        self._signal(member, signal.SIGCONT)
+        self._frozen.discard(member.pid)
+        await self._note(member.pid)
 
     async def stop(self, member: Member) -> None:
-        """SIGTERM: it finishes or releases what it holds."""
-        await self._signal(member, signal.SIGTERM, state=Condition.STOPPING)
+        """SIGTERM: it finishes or releases what it holds. A frozen one does so once it is thawed."""
+        self._signal(member, signal.SIGTERM)
+        await self._note(member.pid, state=Condition.STOPPING)
 
     async def slow(self, member: Member, factor: float) -> None:
         """Stretches every wait of its provider."""
@@ -176,15 +194,16 @@ class Fleet:
 
     async def close(self) -> None:
         """Ends everything that was started here: politely, then by force."""
-        for pid, process in self._processes.items():
-            if self._members[pid].alive if pid in self._members else process.returncode is None:
-                with contextlib.suppress(ProcessLookupError):
-                    process.send_signal(signal.SIGTERM)
-                    # A frozen process ends only once it runs again.
-                    process.send_signal(signal.SIGCONT)
-        ends = [process.wait() for process in self._processes.values()]
+        living = {pid: process for pid, process in self._processes.items() if process.returncode is None}
+        for pid in living:
+            self._send(pid, signal.SIGTERM)
+            # A frozen process ends only once it runs again.
+            self._send(pid, signal.SIGCONT)
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(asyncio.gather(*ends), _POLITE_S)
+            await asyncio.wait_for(asyncio.gather(*(process.wait() for process in living.values())), _POLITE_S)
+        for pid, process in living.items():
+            if process.returncode is None:
+                self._send(pid, signal.SIGKILL)
         if self._guard is not None:
             assert self._guard.stdin is not None
             self._guard.stdin.close()
@@ -202,9 +221,11 @@ class Fleet:
             "policy": self._policy.value,
             "backoff_s": self._pace.backoff.total_seconds(),
         }
+        options, environment = _interpreter()
         try:
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
+                *options,
                 "-m",
                 "leasetop.demo.process",
                 role.value,
@@ -213,12 +234,15 @@ class Fleet:
                 # A traceback has no place on the screen; what matters comes over the pipe.
                 stderr=asyncio.subprocess.DEVNULL,
                 process_group=guard.pid,
-                env=_environment(),
+                env=environment,
             )
         except OSError as error:
             raise FleetError(f"no {role} could be started: {error.strerror}") from error
         member = self._members[process.pid] = Member(process.pid, role)
         self._processes[process.pid] = process
+        handle = _handle(process.pid)
+        if handle is not None:
+            self._handles[process.pid] = handle
         assert process.stdin is not None
         process.stdin.write(json.dumps(told).encode() + b"\n")
         listener = asyncio.create_task(self._listen(process))
@@ -227,45 +251,82 @@ class Fleet:
         return member
 
     async def _guarding(self) -> asyncio.subprocess.Process:
-        if self._guard is None or self._guard.returncode is not None:
-            if any(member.alive for member in self._members.values()):
-                raise FleetError("the fleet's guard was killed: quit and start again, so that nothing is left behind")
-            self._guard = await asyncio.create_subprocess_exec(
+        async with self._one_guard:
+            if self._guard is None or self._guard.returncode is not None:
+                if any(process.returncode is None for process in self._processes.values()):
+                    raise FleetError(
+                        "the fleet's guard was killed: quit and start again, so that nothing is left behind"
+                    )
+                self._guard = await self._new_guard()
+            return self._guard
+
+    async def _new_guard(self) -> asyncio.subprocess.Process:
+        try:
+            guard = await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-I",
                 str(Path(__file__).with_name("guard.py")),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.DEVNULL,
                 process_group=0,
             )
-            assert self._guard.stdout is not None
-            # Only now does it ignore what would end it too early.
-            await self._guard.stdout.readline()
-        return self._guard
+        except OSError as error:
+            raise FleetError(f"the fleet's guard could not be started: {error.strerror}") from error
+        assert guard.stdin is not None and guard.stdout is not None
+        try:
+            # Only from then on does it ignore what would end it too early.
+            if not await guard.stdout.readline():
+                raise FleetError(f"the fleet's guard ended at once (exit status {await guard.wait()})")
+        except BaseException:
+            guard.stdin.close()
+            raise
+        return guard
 
     async def _listen(self, process: asyncio.subprocess.Process) -> None:
         """Reads what a process says until its end, and notes how it ended."""
-        assert process.stdout is not None
-        while line := await process.stdout.readline():
-            with contextlib.suppress(ValueError):
-                await self._heard(process.pid, json.loads(line))
+        pid = process.pid
+        async for fact in _facts(process):
+            await self._heard(pid, fact)
         code = await process.wait()
-        ended = Condition.CRASHED if code else Condition.EXITED
-        why = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
-        last = self._members[process.pid].last_event if process.pid in self._members else None
-        said = why if code <= 0 or last is None else f"{why}: {last}"
-        await self._note(process.pid, state=ended, ended_at=time.monotonic(), last_event=said)
+        self._frozen.discard(pid)
+        if pid in self._handles:
+            os.close(self._handles.pop(pid))
+        member = self._members.get(pid)
+        if member is None:
+            return
+        # Told to stop before it was ready to be told: that is an end as asked for, too.
+        as_asked = code == 0 or (member.state is Condition.STOPPING and code == -signal.SIGTERM)
+        why = f"killed by {_signal_name(-code)}" if code < 0 else f"exit status {code}"
+        said = why if code <= 0 or member.last_event is None else f"{why}: {member.last_event}"
+        ended = Condition.EXITED if as_asked else Condition.CRASHED
+        await self._note(pid, state=ended, ended_at=time.monotonic(), last_event=said)
 
     async def _heard(self, pid: int, fact: dict[str, object]) -> None:
         event, said = fact.get("event"), text.safe(fact.get("message"), 300)
         if event == "owner":
-            await self._note(pid, owner=str(fact.get("owner")), state=Condition.RUNNING)
+            member = self._members[pid]
+            begun = Condition.RUNNING if member.state is Condition.STARTING else member.state
+            await self._note(pid, owner=str(fact.get("owner")), state=begun)
         elif event not in _WORDS:
             await self._note(pid, last_event=said)
 
-    async def _signal(self, member: Member, number: signal.Signals, **noted: object) -> None:
-        self._living(member).send_signal(number)
-        await self._note(member.pid, **noted)
+    def _signal(self, member: Member, number: signal.Signals) -> None:
+        self._living(member)
+        if not self._send(member.pid, number):
+            raise FleetError(f"process {member.pid} has ended already")
+
+    def _send(self, pid: int, number: signal.Signals) -> bool:
+        """False: it has ended. Not by `Process.send_signal`, which may reap the child and so lose how it ended."""
+        handle = self._handles.get(pid)
+        try:
+            if sys.platform == "linux" and handle is not None:
+                signal.pidfd_send_signal(handle, number)
+            else:
+                os.kill(pid, number)
+        except ProcessLookupError:
+            return False
+        return True
 
     async def _tell(self, member: Member, command: dict[str, object], **noted: object) -> None:
         process = self._living(member)
@@ -294,11 +355,9 @@ class Fleet:
         if not member.alive:
             return member
         stopped = _is_stopped(member.pid)
-        if stopped and member.state is not Condition.FROZEN:
-            return replace(member, state=Condition.FROZEN)
-        if stopped is False and member.state is Condition.FROZEN:
-            return replace(member, state=Condition.RUNNING)
-        return member
+        if stopped is None:
+            stopped = member.pid in self._frozen
+        return replace(member, state=Condition.FROZEN) if stopped else member
 
 
 def _is_stopped(pid: int) -> bool | None:
@@ -311,8 +370,44 @@ def _is_stopped(pid: int) -> bool | None:
     return stat.rpartition(")")[2].split()[0] in ("T", "t")
 
 
-def _environment() -> dict[str, str]:
-    """As ours, and such that a child finds this very leasetop, in a checkout as in an installation."""
-    here = str(Path(__file__).parents[2])
-    path = os.environ.get("PYTHONPATH")
-    return {**os.environ, "PYTHONPATH": f"{here}{os.pathsep}{path}" if path else here}
+def _handle(pid: int) -> int | None:
+    """A file descriptor that means this very process, even when its number is given to another; None: no such here."""
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):
+            return os.pidfd_open(pid)
+    return None
+
+
+async def _facts(process: asyncio.subprocess.Process) -> AsyncIterator[dict[str, object]]:
+    """What a process says, until it ends. A line that is no fact (cut, since its pipe was full) is passed over."""
+    assert process.stdout is not None
+    while True:
+        try:
+            line = await process.stdout.readline()
+            fact = json.loads(line) if line else None
+        except ValueError:
+            continue
+        if not line:
+            return
+        if isinstance(fact, dict):
+            yield fact
+
+
+def _signal_name(number: int) -> str:
+    # Most of the real-time signals have no name.
+    return signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
+
+
+def _interpreter() -> tuple[list[str], dict[str, str]]:
+    """Options and environment with which a child finds this very leasetop, whatever lies in the working directory."""
+    environment = dict(os.environ)
+    here = Path(__file__).resolve().parents[2]
+    installed = {Path(folder).resolve() for folder in (*site.getsitepackages(), site.getusersitepackages())}
+    if here not in installed:
+        path = environment.get("PYTHONPATH")
+        environment["PYTHONPATH"] = f"{here}{os.pathsep}{path}" if path else str(here)
+    elif sys.flags.isolated:
+        return ["-I"], environment
+    # Only in a checkout is there a need for PYTHONPATH: it comes before the standard library, and the other packages
+    # of an installation must not.
+    return ["-P"], environment

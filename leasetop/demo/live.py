@@ -5,6 +5,7 @@ server's) and the guard (the fleet's).
 """
 
 import asyncio
+import sys
 from datetime import timedelta
 from pathlib import Path
 
@@ -71,6 +72,8 @@ async def _show(dsn: str, workers: int, interval: timedelta, policy: Policy, rac
             race=race,
         )
         await app.run_async()
+        if app.return_code:
+            sys.exit(app.return_code)
     finally:
         await fleet.close()
         await database.close()

@@ -109,6 +109,7 @@ class EmbeddedPostgres:
         self._lock: int | None = None
         self._account: Account | None = None
         self._binaries: Path | None = None
+        self._said_before = 0
         self.pid = 0
         """The postmaster's."""
 
@@ -149,7 +150,7 @@ class EmbeddedPostgres:
         if sys.platform == "win32":
             raise DemoError("the demo needs Linux or macOS: unix sockets and POSIX signals")
         self._check_socket()
-        self._account = account()
+        self._account = self._owner_of_data() or account()
         try:
             self._own_directory()
             self._take_lock()
@@ -174,6 +175,9 @@ class EmbeddedPostgres:
             keeper.stdin.close()
             keeper.wait()
             keeper.stdout.close()
+            if self._lock is not None:
+                # A keeper that was killed has left its server to us.
+                self._end_orphan()
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
@@ -193,6 +197,15 @@ class EmbeddedPostgres:
                 f"{_LONGEST_SOCKET} are possible): choose a shorter one with --dir"
             )
 
+    def _owner_of_data(self) -> Account | None:
+        """Who ran the server here before, where we are root: the data is theirs."""
+        if os.geteuid() != 0 or not self._data.is_dir() or self._data.stat().st_uid == 0:
+            return None
+        with contextlib.suppress(KeyError):
+            entry = pwd.getpwuid(self._data.stat().st_uid)
+            return Account(entry.pw_name, entry.pw_uid, entry.pw_gid)
+        return None
+
     def _own_directory(self) -> None:
         there = self.directory
         if there.exists() and not there.is_dir():
@@ -210,15 +223,19 @@ class EmbeddedPostgres:
             )
         if not there.exists():
             there.mkdir(mode=0o700)
+            # As root the directory stays root's, and its server's user may only pass through: what lies in it (lock,
+            # log, binaries) is written by root and must not be a link that this user has put there.
+            there.chmod(0o711 if self._account is not None else 0o700)
+        elif there.stat().st_uid != os.geteuid():
+            raise DemoError(f"{there} belongs to another user: choose another with --dir")
         (there / _MARKER).touch()
-        self._own(there)
         if not self._run.exists():
             self._run.mkdir(mode=0o700)
-        self._own(self._run)
+            self._own(self._run)
 
     def _own(self, path: Path) -> None:
         if self._account is not None:
-            os.chown(path, self._account.uid, self._account.gid)
+            os.chown(path, self._account.uid, self._account.gid, follow_symlinks=False)
 
     def _take_lock(self) -> None:
         lock = os.open(self.directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -309,7 +326,7 @@ class EmbeddedPostgres:
     def _start_keeper(self) -> None:
         if not self.log.exists():
             self.log.touch(mode=0o600)
-        self._own(self.log)
+        self._said_before = self.log.stat().st_size
         settings = {
             "listen_addresses": "",
             "unix_socket_directories": str(self._run),
@@ -344,7 +361,7 @@ class EmbeddedPostgres:
         self.pid = int(rest)
 
     def _complaint(self) -> str:
-        lines = self.log.read_text(errors="replace").splitlines()
+        lines = self.log.read_bytes()[self._said_before :].decode(errors="replace").splitlines()
         told = [line for line in lines if any(word in line for word in ("FATAL", "PANIC", "ERROR"))]
         return _last_line("\n".join(told or lines))
 

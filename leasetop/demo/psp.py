@@ -12,7 +12,8 @@ import time
 import psycopg
 
 from leasetop import statements
-from leasetop.database import connect
+from leasetop.database import connect, in_words
+from leasetop.errors import Unreachable
 from leasetop.leases import ClaimedJob, LeaseLost
 from leasetop.worker import PermanentFailure
 
@@ -33,13 +34,18 @@ class Provider:
     def __init__(self, dsn: str | None) -> None:
         self.slowness = 1.0
         self._dsn = dsn
-        self._lines = threading.local()
+        # One connection for all handlers of a process: a fleet of twenty must leave room for the screen and psql.
+        self._book: psycopg.Connection | None = None
+        self._turn = threading.Lock()
 
     def prepare(self) -> None:
         """Opens the provider's book where there is none. Raises LeasetopError."""
-        with connect(self._dsn, "leasetop psp") as connection, connection.transaction():
-            connection.execute("SELECT pg_advisory_xact_lock(hashtext('leasetop init'))")
-            connection.execute(statements.text("demo").encode())
+        try:
+            with connect(self._dsn, "leasetop psp") as connection, connection.transaction():
+                connection.execute("SELECT pg_advisory_xact_lock(hashtext('leasetop init'))")
+                connection.execute(statements.text("demo").encode())
+        except psycopg.Error as error:
+            raise in_words(error) from error
 
     def pay(self, job: ClaimedJob) -> None:
         """The worker's handler."""
@@ -75,13 +81,9 @@ class Provider:
             "currency": job.currency,
         }
         try:
-            self._line().execute(statements.load("demo_charge"), asked)
-        except psycopg.OperationalError as error:
-            self._lines.connection = None
+            with self._turn:
+                if self._book is None or self._book.closed:
+                    self._book = connect(self._dsn, "leasetop psp")
+                self._book.execute(statements.load("demo_charge"), asked)
+        except (psycopg.OperationalError, Unreachable) as error:
             raise ProviderTimeout("capture: the provider is away") from error
-
-    def _line(self) -> psycopg.Connection:
-        line: psycopg.Connection | None = getattr(self._lines, "connection", None)
-        if line is None or line.closed:
-            line = self._lines.connection = connect(self._dsn, "leasetop psp")
-        return line

@@ -12,7 +12,7 @@ from decimal import Decimal
 import psycopg
 
 from leasetop import statements
-from leasetop.database import connect
+from leasetop.database import connect, in_words
 from leasetop.errors import LeasetopError
 
 LOG = logging.getLogger("leasetop.demo.shop")
@@ -58,9 +58,9 @@ class Shop:
         self._stopped.set()
 
     def run(self) -> None:
-        """Until stopped."""
+        """Until stopped. What goes wrong is said, and tried again: the demo's database may be stopped and started."""
         connection: psycopg.Connection | None = None
-        pause = 0.0
+        pause, away = 0.0, False
         while not self._stopped.wait(pause):
             pause = random.expovariate(self._rate)
             try:
@@ -68,9 +68,18 @@ class Shop:
                     connection = connect(self._dsn, "leasetop shop")
                 if self._has_room(connection):
                     enqueue(connection, 1)
-            except (psycopg.OperationalError, LeasetopError) as error:
-                LOG.warning("cannot enqueue: %s", error, extra={"event": "outage"})
-                connection, pause = None, _OUTAGE_S
+            except (psycopg.Error, LeasetopError) as error:
+                words = in_words(error) if isinstance(error, psycopg.Error) else error
+                LOG.warning("cannot enqueue: %s", words, extra={"event": "outage"})
+                if connection is not None:
+                    connection.close()
+                pause, away = _OUTAGE_S, True
+                continue
+            if away:
+                LOG.info("enqueues again", extra={"event": "back"})
+                away = False
+        if connection is not None:
+            connection.close()
 
     def _has_room(self, connection: psycopg.Connection) -> bool:
         waiting = connection.execute(

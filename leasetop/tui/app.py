@@ -1,5 +1,7 @@
 """The screen's program: owns the poller, hands snapshots to the screen on top, and carries acts to the queue."""
 
+import asyncio
+import signal
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -27,7 +29,7 @@ from leasetop.tui.widgets.header import Link
 if TYPE_CHECKING:
     from leasetop.demo.fleet import Fleet
 
-_TICK_S = 0.5
+_TICK_S = 1.0
 _STALE = timedelta(seconds=5)
 
 
@@ -76,7 +78,7 @@ class LeasetopApp(App[None]):
         self._policy = policy
         self._make_fleet = make_fleet
         self._race = race
-        self._error: str | None = None
+        self._error: LeasetopError | None = None
 
     def get_default_screen(self) -> Screen[None]:
         return JobsScreen()
@@ -88,6 +90,10 @@ class LeasetopApp(App[None]):
     def on_mount(self) -> None:
         self.run_worker(self.poller.run(), group="poller", exclusive=True)
         self.set_interval(_TICK_S, self._tick)
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            # Leaves by the door, so that the terminal is as it was.
+            loop.add_signal_handler(number, self.exit, None, 128 + number)
         if self._race:
             self.open_race()
 
@@ -106,12 +112,16 @@ class LeasetopApp(App[None]):
     def policy(self) -> Policy:
         """What a sweep by the operator does: as the watchers do, where they agree; else as leasetop was told."""
         watching = {watcher.policy for watcher in (self.snapshot.watchers if self.snapshot else None) or ()}
-        return Policy(watching.pop()) if len(watching) == 1 else self._policy
+        told = watching.pop() if len(watching) == 1 else self._policy
+        return Policy(told) if told in set(Policy) else self._policy
 
     def may_act(self, act: str) -> bool:
         """Whether acts that rely on the data may be begun now; says why where not."""
-        if self._error is not None or self.snapshot is None:
+        if isinstance(self._error, Unreachable) or self.snapshot is None:
             self.say(f"no {act}: there is no connection to the database", failed=True)
+            return False
+        if self._error is not None:
+            self.say(f"no {act}: the data is old, since the database refuses it: {self._error}", failed=True)
             return False
         if self._link().stale and not self.poller.paused:
             # A paused screen is old because the operator wants it so, and every dialog reads anew.
@@ -137,7 +147,7 @@ class LeasetopApp(App[None]):
 
     def say(self, words: str, failed: bool = False) -> None:
         """One line to the operator. Data in it is no markup."""
-        self.notify(words, severity="error" if failed else "information", timeout=8, markup=False)
+        self.notify(text.safe(words), severity="error" if failed else "information", timeout=8, markup=False)
 
     def open_workers(self) -> None:
         """The workers screen, over the jobs."""
@@ -194,7 +204,7 @@ class LeasetopApp(App[None]):
     def _lost(self, message: Lost) -> None:
         if self._error is None:
             self.say(str(message.error), failed=True)
-        self._error = str(message.error)
+        self._error = message.error
         self.show_latest()
 
     def show_latest(self) -> None:
@@ -222,7 +232,8 @@ class LeasetopApp(App[None]):
         return Link(
             interval_s=self.poller.interval.total_seconds(),
             paused=self.poller.paused,
-            error=self._error,
+            error=None if self._error is None else str(self._error),
+            lost=isinstance(self._error, Unreachable),
             stale=late or self._error is not None,
         )
 

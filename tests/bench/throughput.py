@@ -123,19 +123,21 @@ def _worker(server: EmbeddedPostgres, batch: int, jobs: int) -> float:
 def _pgbench(server: EmbeddedPostgres, batch: int, jobs: int) -> float:
     dsn = table.fresh(server, "bench")
     table.enqueue(dsn, jobs + batch)
-    claim = _pasted("claim", batch=":batch", takeover="true", owner="':client_id'", ttl="'60 s'")
+    claim = _pasted("claim", batch=":batch", takeover="'true'", owner=":owner", ttl="'60 s'")
     claim = re.sub(
         r"SELECT \* FROM claimed\s*$",
         "SELECT coalesce(array_agg(id), '{}') AS ids, coalesce(array_agg(attempts), '{}') AS attempts, "
         "array_fill(NULL::text, ARRAY[count(*)::int]) AS stages FROM claimed",
         claim,
     )
-    complete = _pasted("complete", owner="':client_id'", ids=":ids", attempts=":attempts", stages=":stages")
+    complete = _pasted("complete", owner=":owner", ids=":ids", attempts=":attempts", stages=":stages")
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder) / "script.sql"
-        script.write_text(f"\\set batch {batch}\n{claim} \\gset\n{complete};\n")
+        script.write_text(f"\\set batch {batch}\n\\set owner :client_id\n{claim} \\gset\n{complete};\n")
         words = ["-n", "-M", "prepared", "-c", "1", "-t", str(jobs // batch), "-f", str(script), dsn]
-        done = subprocess.run([server.bin("pgbench"), *words], capture_output=True, text=True, check=True)
+        done = subprocess.run([server.bin("pgbench"), *words], capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"pgbench failed:\n{done.stderr[-2000:]}")
     found = re.search(r"tps = ([0-9.]+)", done.stdout)
     assert found is not None, done.stdout
     return float(found[1]) * batch

@@ -234,7 +234,8 @@ async def test_without_its_guard_nothing_more_is_started(fleet: Fleet) -> None:
         await fleet.spawn(1)
 
 
-async def test_without_its_guard_closing_ends_them_all_the_same(dsn: str) -> None:
+async def test_without_its_guard_closing_ends_them_all_the_same(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_POLITE_S", 0.3)
     fleet = Fleet(dsn, pace=replace(PACE, drain=timedelta(seconds=60)))
     member = await a_worker(fleet)
     await fleet.slow(member, 60.0)

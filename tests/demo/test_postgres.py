@@ -45,8 +45,11 @@ def test_it_answers_on_a_socket_that_only_its_owner_can_enter(place: Path) -> No
     with EmbeddedPostgres(place, SETTINGS) as server:
         assert answer(server) == 1
         assert answer(server, "SHOW listen_addresses") == ""
-        for directory in (place, place / "run", place / "data"):
+        for directory in (place / "run", place / "data"):
             assert stat.S_IMODE(directory.stat().st_mode) == 0o700, directory
+        # As root the server's user must be able to pass through, and may do nothing else there.
+        assert stat.S_IMODE(place.stat().st_mode) == (0o711 if os.geteuid() == 0 else 0o700)
+        assert place.stat().st_uid == os.geteuid()
 
 
 def test_nothing_above_its_directory_or_in_the_environment_is_changed(place: Path) -> None:
@@ -191,3 +194,25 @@ def test_a_restart_keeps_what_was_committed(place: Path, immediate: bool) -> Non
         server.restart(immediate)
         assert server.pid != before
         assert answer(server, "SELECT to_regclass('kept')::text") == "kept"
+
+
+@as_root
+def test_the_servers_user_can_put_no_links_in_our_way(place: Path, short_directory: Path) -> None:
+    with EmbeddedPostgres(place, SETTINGS) as server:
+        user = server._account
+    assert user is not None
+    for attempt in ('touch "$1/x"', 'mv "$1/run" "$1/gone"', 'rm -f "$1/log"', 'ln -s /etc/passwd "$1/data.half"'):
+        done = postgres._as(user, ["/bin/sh", "-c", attempt, "sh", str(place)])
+        assert done.returncode != 0, attempt
+    with EmbeddedPostgres(place, SETTINGS) as server:
+        assert answer(server) == 1
+
+
+@as_root
+def test_a_directory_of_another_user_is_refused_to_root(place: Path) -> None:
+    with EmbeddedPostgres(place, SETTINGS):
+        pass
+    os.chown(place, 65534, 65534)
+    with pytest.raises(DemoError, match="belongs to another user"):
+        EmbeddedPostgres(place, SETTINGS).start()
+    assert place.stat().st_uid == 65534

@@ -92,11 +92,13 @@ async def test_a_worker_killed_after_the_capture_has_charged_for_those_who_come_
         await fleet.start_watcher()
         (first,) = await fleet.spawn(1)
         await _running(fleet)
+        await fleet.slow(first, 0.5)
         settling = "status = 'Processing' AND stage = 'settle'"
         await _until_some(connection, f"SELECT count(*) >= 3 FROM payment_jobs WHERE {settling}")
         await fleet.crash(first)
         killed = [row[0] for row in connection.execute(f"SELECT id FROM payment_jobs WHERE {settling}".encode())]
-        await fleet.spawn(1)
+        (second,) = await fleet.spawn(1)
+        await fleet.slow(second, 0.3)
         await _until_some(
             connection, "SELECT count(*) = 0 FROM payment_jobs WHERE status NOT IN ('Completed', 'Failed')"
         )

@@ -14,6 +14,8 @@ from tests.protocol.statement import claim, complete, expire, sweep
 from tests.waiting import until
 from tests.workers import Events, process, running
 
+OWN_DATABASE = True
+
 # Inline, in threads, as tasks: the handler that waits for the test, and the settings that choose the runner.
 RUNNERS = {
     "inline": ("wait", "concurrency=1"),

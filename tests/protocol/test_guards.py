@@ -10,7 +10,7 @@ import pytest
 
 from tests import world
 from tests.protocol.conftest import Connect
-from tests.protocol.statement import claim, complete, expire, fail, heartbeat, release
+from tests.protocol.statement import call, claim, complete, expire, fail, heartbeat, release
 from tests.waiting import until_blocked
 
 OWNER = "w/1/a"
@@ -131,13 +131,17 @@ def test_a_heartbeat_does_not_wait_for_a_locked_row_and_still_holds_it(
 
 def test_heartbeats_stay_hot(connection: psycopg.Connection) -> None:
     job = world.held(connection, OWNER)
+    before = _updates(connection)
     for _ in range(20):
         heartbeat(connection, [(job, 1)])
+    assert [after - was for after, was in zip(_updates(connection), before, strict=True)] == [20, 20]
+
+
+def _updates(connection: psycopg.Connection) -> tuple[int, ...]:
     connection.execute("SELECT pg_stat_force_next_flush()")
-    updates = connection.execute(
+    return connection.execute(
         "SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'payment_jobs'"
-    ).fetchone()
-    assert updates == (20, 20)
+    ).fetchone() or (0, 0)
 
 
 # Complete.
@@ -284,3 +288,10 @@ def test_releasing_the_last_attempt_grants_one_more(connection: psycopg.Connecti
     job = world.held(connection, OWNER, attempts=5, max_attempts=5)
     release(connection, [(job, 5)])
     assert claim(connection) == [(job, 6)]
+
+
+def test_a_late_end_is_noted_once_however_often_it_is_told(connection: psycopg.Connection) -> None:
+    job = world.held(connection, OWNER)
+    for _ in range(2):
+        call(connection, "late", id=job, attempt=1, owner=OWNER, stage="capture")
+    assert world.events(connection, job) == ["late completion refused"]

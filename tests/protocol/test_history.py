@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests import world
+from tests.protocol.conftest import Connect
 from tests.protocol.statement import (
     claim,
     claim_by_id,
@@ -90,27 +91,30 @@ def check(connection: psycopg.Connection, job: int) -> None:
     assert (finished is not None) == (status in ("Completed", "Failed"))
 
 
-def test_sixteen_workers_at_once_leave_one_end_for_each_attempt(dsn: str, connection: psycopg.Connection) -> None:
+def test_sixteen_workers_at_once_leave_one_end_for_each_attempt(
+    connection: psycopg.Connection, connect: Connect
+) -> None:
     """Claims, heartbeats, failures, completions and sweeps all at once, without an error."""
     for _ in range(60):
         world.put(connection, max_attempts=3)
 
+    connections = [connect() for _ in range(16)]
+
     def work(number: int) -> None:
-        owner = f"w/{number}/a"
-        with psycopg.connect(dsn, autocommit=True) as mine:
-            for turn in range(40):
-                tokens = claim(mine, owner, batch=3)
-                heartbeat(mine, tokens, owner)
-                for token in tokens[:1]:
-                    fail(mine, token, owner, backoff_s=0.001)
-                if turn % 3:
-                    complete(mine, tokens[1:2], owner)
-                for job, attempt in tokens[2:]:
-                    mine.execute(
-                        "UPDATE payment_jobs SET lease_until = now() WHERE id = %s AND attempts = %s", [job, attempt]
-                    )
-                if turn % 4 == 0:
-                    sweep(mine, batch=2, backoff_s=0.001)
+        owner, mine = f"w/{number}/a", connections[number]
+        for turn in range(40):
+            tokens = claim(mine, owner, batch=3)
+            heartbeat(mine, tokens, owner)
+            for token in tokens[:1]:
+                fail(mine, token, owner, backoff_s=0.001)
+            if turn % 3:
+                complete(mine, tokens[1:2], owner)
+            for job, attempt in tokens[2:]:
+                mine.execute(
+                    "UPDATE payment_jobs SET lease_until = now() WHERE id = %s AND attempts = %s", [job, attempt]
+                )
+            if turn % 4 == 0:
+                sweep(mine, batch=2, backoff_s=0.001)
 
     with ThreadPoolExecutor(16) as pool:
         list(pool.map(work, range(16)))

@@ -27,6 +27,7 @@ from tests.protocol.statement import (
 )
 from tests.waiting import until_blocked
 
+OWN_DATABASE = True
 HOLDER, RIVAL = "w/9/z", "w/1/a"
 
 _GATE = """

@@ -18,6 +18,7 @@ from tests.protocol.statement import claim
 from tests.waiting import until
 from tests.workers import running
 
+OWN_DATABASE = True
 LEVELS = ["repeatable read", "serializable"]
 
 

@@ -131,6 +131,8 @@ def snapshot(view: View = View.ACTIVE, jobs: tuple[Job, ...] = JOBS) -> Snapshot
         throughput=Throughput(bucket, {NOW - bucket * n: n % 7 for n in range(1, 30)}, ago(minutes=5)),
         took=timedelta(milliseconds=4),
         owner_count=2,
+        live_owner_count=1,
+        lease_count=4,
     )
 
 

@@ -1,13 +1,14 @@
 """What keys do: on which job they act, when they are refused, and where the cursor stays."""
 
 import types
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input
 
-from leasetop.errors import Unreachable
+from leasetop.errors import Refused, Unreachable
 from leasetop.model import State
 from leasetop.tui.app import LeasetopApp
 from leasetop.tui.screens.requeue import RequeueDialog
@@ -236,3 +237,45 @@ async def test_no_act_while_the_database_does_not_answer(
         await pilot.press("r")
         await settled(pilot)
         assert "no requeue: the database has not answered for 1m00s" in said(app)
+
+
+async def test_markup_in_an_id_is_only_text(app: LeasetopApp, still: StillQueue) -> None:
+    odd = held(1, -50)
+    still.jobs = (replace(odd, key=("a[/b] [@click=app.quit]x",)),)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await settled(pilot)
+        await pilot.press("enter", "r")
+        await settled(pilot)
+        assert isinstance(app.screen, RequeueDialog)
+        await pilot.press(*"why", "enter")
+        await settled(pilot)
+        assert [act[1] for act in still.acts] == ["a[/b] [@click=app.quit]x"]
+
+
+async def test_a_lease_that_runs_out_in_the_dialog_puts_the_cursor_into_the_reason(
+    app: LeasetopApp, still: StillQueue, stopped_clock: types.SimpleNamespace
+) -> None:
+    async with app.run_test(size=(100, 30)) as pilot:
+        await settled(pilot)
+        await pilot.press("3", "j", "r")
+        await settled(pilot)
+        dialog = app.screen
+        assert isinstance(dialog, RequeueDialog)
+        stopped_clock.now += 10
+        dialog._judge()
+        await settled(pilot)
+        await pilot.press(*"pod died", "enter")
+        await settled(pilot)
+        assert still.acts == [("requeue", "8851", "ops@box", "pod died", False)]
+
+
+async def test_what_the_database_refuses_is_no_lost_connection(app: LeasetopApp, still: StillQueue) -> None:
+    async with app.run_test(size=(120, 30)) as pilot:
+        await settled(pilot)
+        still.error = Refused("no privilege for this: ask the owner of the table for it")
+        await pilot.press("R")
+        await settled(pilot)
+        assert "REFUSED" in str(app.query_one(Header).content)
+        await pilot.press("r")
+        await settled(pilot)
+        assert "since the database refuses it: no privilege" in said(app)

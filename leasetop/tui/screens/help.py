@@ -46,8 +46,8 @@ class HelpScreen(ModalScreen[None]):
             yield Static(self._text(), markup=False)
 
     def on_mount(self) -> None:
-        self.query_one(".dialog").border_title = "Help"
-        self.query_one(".dialog").border_subtitle = "esc closes"
+        self.query_one(".dialog").border_title = Content("Help")
+        self.query_one(".dialog").border_subtitle = Content("esc closes")
         self.query_one(VerticalScroll).focus()
 
     def _text(self) -> Content:

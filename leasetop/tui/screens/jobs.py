@@ -83,12 +83,13 @@ class JobsScreen(Board):
     def show(self, snapshot: Snapshot | None, link: Link) -> None:
         super().show(snapshot, link)
         self.query_one(Tabs).show(snapshot, self.view)
+        said = [link.error] if link.error else list(snapshot.notes) if snapshot else []
+        notes = self.query_one("#notes", Static)
+        notes.display = bool(said)
+        notes.update(Content(" " + "; ".join(map(text.safe, said))))
         if snapshot is None:
             return
         self.query_one(Tiles).show(snapshot)
-        notes = self.query_one("#notes", Static)
-        notes.display = bool(snapshot.notes)
-        notes.update(Content(" " + "; ".join(map(text.safe, snapshot.notes))))
         if snapshot.view is not self.view:
             # Asked for before the tab was changed: the next one is under way.
             return
@@ -153,8 +154,8 @@ class JobsScreen(Board):
                 continue
             try:
                 detail = await self.top.queue.detail(job.key)
-            except LeasetopError:
-                # The header says that the connection is lost; what is shown stays, dimmed.
+            except LeasetopError as error:
+                pane.fail(str(error))
                 continue
             # The cursor may have moved on while the answer was under way; then another one is due.
             if table.selected is not None and table.selected.key == job.key:

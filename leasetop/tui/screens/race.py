@@ -28,7 +28,7 @@ class Track(Vertical):
 
     def __init__(self, lane: race.Lane) -> None:
         super().__init__(classes="track")
-        self.border_title = _TITLES[lane]
+        self.border_title = Content(_TITLES[lane])
         self._lane = lane
 
     def compose(self) -> ComposeResult:
@@ -68,7 +68,7 @@ class RaceScreen(ModalScreen[None]):
             yield Static("r runs it again, esc closes", id="hint", markup=False)
 
     def on_mount(self) -> None:
-        self.query_one(".dialog").border_title = "The race"
+        self.query_one(".dialog").border_title = Content("The race")
         self.action_again()
         self.set_interval(_TICK_S, self._look)
 

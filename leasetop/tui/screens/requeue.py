@@ -66,7 +66,7 @@ class RequeueDialog(ModalScreen[Requeue | None]):
         with Vertical(classes="dialog"):
             yield Static(id="verdict", markup=False)
             with VerticalScroll(id="evidence"):
-                yield Static(Content.assemble(*self._evidence()), markup=False)
+                yield Static(id="told", markup=False)
             yield Input(placeholder="reason, for the history (required)", id="reason", compact=True)
             yield Input(
                 placeholder=f"type {text.safe(self._job.id, 40)} to go on",
@@ -79,7 +79,8 @@ class RequeueDialog(ModalScreen[Requeue | None]):
                 yield Static(id="hint", markup=False)
 
     def on_mount(self) -> None:
-        self.query_one(".dialog").border_title = f"Requeue job {text.safe(self._job.id, 60)}"
+        self.query_one(".dialog").border_title = Content(f"Requeue job {text.safe(self._job.id, 60)}")
+        self._was_allowed = self._allowed
         self._judge()
         self.set_interval(1.0, self._judge)
         (self.query_one("#reason") if self._allowed else self.query_one("#no")).focus()
@@ -117,6 +118,11 @@ class RequeueDialog(ModalScreen[Requeue | None]):
         self.query_one("#reason").display = self._allowed
         self.query_one("#typed").display = self._allowed and self._must_type
         self.query_one("#yes").display = self._allowed
+        self.query_one("#told", Static).update(Content.assemble(*self._evidence()))
+        if self._allowed and not self._was_allowed:
+            # The lease ran out before the operator's eyes: what they type now is the reason.
+            self.query_one("#reason").focus()
+        self._was_allowed = self._allowed
         self.query_one("#hint", Static).update("enter requeues, esc cancels" if self._allowed else "esc closes")
 
     def _evidence(self) -> Pieces:

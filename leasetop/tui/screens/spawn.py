@@ -31,7 +31,7 @@ class SpawnDialog(ModalScreen[int | None]):
             yield Static("enter starts them, esc cancels", id="hint", markup=False)
 
     def on_mount(self) -> None:
-        self.query_one(".dialog").border_title = "Spawn demo workers"
+        self.query_one(".dialog").border_title = Content("Spawn demo workers")
         self.query_one("#number").focus()
 
     def _words(self) -> Content:

@@ -59,7 +59,7 @@ class SweepDialog(ModalScreen[Sweep | None]):
                 yield Static(id="hint", markup=False)
 
     def on_mount(self) -> None:
-        self.query_one(".dialog").border_title = "Sweep expired leases"
+        self.query_one(".dialog").border_title = Content("Sweep expired leases")
         table = self.query_one("#preview", Rows)
         table.show((job.key, job) for job in self._jobs)
         self.query_one("#yes").display = bool(self._jobs)

@@ -14,7 +14,7 @@ from textual.widgets import Footer, Static
 from leasetop import report, text
 from leasetop.clock import ServerClock
 from leasetop.demo.fleet import Fleet, Member, Role
-from leasetop.model import Owner, Snapshot
+from leasetop.model import Owner, Reason, Snapshot, Tally
 from leasetop.tui import acts
 from leasetop.tui.screens.board import Board
 from leasetop.tui.screens.spawn import SpawnDialog
@@ -53,8 +53,8 @@ class WorkersScreen(Board):
                 Column("PROCESS", 9, _process),
                 Column("HELD", 4, lambda line, _: (str(line.owner.held) if line.owner else "0", ""), right=True),
                 Column("EXPIRED", 7, _expired, right=True),
-                Column("NEXT EXPIRY", 19, self._next),
-                Column("OLDEST", 7, self._oldest, right=True, rank=3),
+                Column("NEXT EXPIRY", 19, self._next, ticks=True),
+                Column("OLDEST", 7, self._oldest, right=True, rank=3, ticks=True),
                 Column("LAST EVENT", 4, _event, share=4, rank=1),
             ],
             empty="No leases are held. n spawns demo workers.",
@@ -177,8 +177,7 @@ def _event(line: Line, _: int) -> Cell:
 
 def _summary(snapshot: Snapshot) -> str:
     owners = text.plural(snapshot.owner_count, "owner")
-    held = sum(owner.held for owner in snapshot.owners)
-    expired = sum(owner.expired for owner in snapshot.owners)
+    over = snapshot.reasons.get(Reason.EXPIRED, Tally()).count + snapshot.reasons.get(Reason.NO_LEASE, Tally()).count
     more = "+" if snapshot.owners_capped else ""
-    leases = f"{text.plural(held, 'lease')}{more}, {expired} expired"
+    leases = f"{text.plural(snapshot.lease_count, 'lease')}{more}, {over} over"
     return f" {owners}{more} with {leases}   watcher {report.watcher_words(snapshot)}"

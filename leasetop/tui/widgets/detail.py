@@ -31,7 +31,7 @@ class DetailPane(VerticalScroll):
 
     def show(self, detail: Detail, name: str, ghost: bool = False) -> None:
         """`name` is the id that was asked for: the job may be gone."""
-        self.border_title = f"job {text.safe(name, 60)}"
+        self.border_title = Content(f"job {text.safe(name, 60)}")
         if detail.job is None:
             pieces: Pieces = [("This job is gone from the table.\n", "bold $state-stuck")]
         else:
@@ -39,6 +39,11 @@ class DetailPane(VerticalScroll):
             if ghost:
                 pieces.insert(0, ("It left this tab.\n\n", "italic"))
         self._body.update(Content.assemble(*pieces, "\n", *history_pieces(detail)))
+
+    def fail(self, words: str) -> None:
+        """No answer: what is shown stays, dimmed; where nothing is, why."""
+        if not str(self._body.content):
+            self._body.update(Content(words))
 
     def say(self, words: str) -> None:
         """Instead of a job: why there is none."""

@@ -17,6 +17,9 @@ class Link:
     interval_s: float
     paused: bool
     error: str | None
+    """Why the latest refresh failed."""
+    lost: bool
+    """Whether that was for want of a connection; else the server answered, and said no."""
     stale: bool
 
 
@@ -43,7 +46,7 @@ class Header(Static):
 
     def _line(self, snapshot: Snapshot | None, link: Link) -> Content:
         if snapshot is None:
-            return Content(" leasetop   connecting ...")
+            return Content.assemble((" leasetop  ", "bold"), link.error or "connecting ...")
         server, words = snapshot.server, report.watcher_words(snapshot)
         calm = words.startswith(("ok", "unknown"))
         parts = {
@@ -75,7 +78,7 @@ class Header(Static):
     def _data(self, snapshot: Snapshot, link: Link) -> str:
         age = text.duration(snapshot.clock.age())
         if link.error is not None:
-            return f"LOST, data {age} old"
+            return f"{'LOST' if link.lost else 'REFUSED'}, data {age} old"
         if link.paused:
             return f"PAUSED, data {age} old"
         return f"STALE {age}" if link.stale else f"live {link.interval_s:g}s"

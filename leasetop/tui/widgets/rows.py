@@ -39,6 +39,8 @@ class Column(Generic[T]):
     rank: int = 0
     """The column with the highest rank goes first; 0 never goes."""
     right: bool = False
+    ticks: bool = False
+    """Whether it changes with time alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,8 +248,12 @@ class Rows(ScrollView, Generic[T], can_focus=True):
         self.virtual_size = Size(width, len(self._rows) + 1)
 
     def refresh_times(self) -> None:
-        """Draws again what changes with time alone; the data is as it was."""
-        self.refresh(Region(0, 1, self.size.width, max(0, self.size.height - 1)))
+        """Draws again what changes with time alone: over ssh every cell that is not sent counts."""
+        left = 1
+        for column, width in self._layout:
+            if column.ticks:
+                self.refresh(Region(left, 1, width, max(0, self.size.height - 1)))
+            left += width + 1
 
 
 def _layout(columns: Sequence[Column[T]], room: int) -> list[tuple[Column[T], int]]:

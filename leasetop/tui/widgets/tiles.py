@@ -14,7 +14,7 @@ class Tile(Static):
 
     def __init__(self, title: str, state: State) -> None:
         super().__init__(markup=False, classes=f"tile -{state}")
-        self.border_title = title
+        self.border_title = Content(title)
 
     def show(self, figure: str, note: str, alarm: bool = False) -> None:
         self.set_class(alarm, "-alarm")
@@ -47,8 +47,8 @@ class Tiles(Horizontal):
         scheduled = tallies.get(State.SCHEDULED, Tally())
         waiting = f" +{text.count(scheduled.count, scheduled.capped)} later" if scheduled.count else ""
         self._pending.show(figure(State.PENDING) + waiting, ago("oldest", tallies.get(State.PENDING)))
-        held = sum(owner.held > owner.expired for owner in snapshot.owners)
-        self._processing.show(figure(State.PROCESSING), text.plural(held, "owner"))
+        more = "+" if snapshot.owners_capped else ""
+        self._processing.show(figure(State.PROCESSING), text.plural(snapshot.live_owner_count, "owner") + more)
         stuck = tallies.get(State.STUCK, Tally())
         self._stuck.show(figure(State.STUCK), ago("oldest", stuck), alarm=stuck.count > 0)
         failed = tallies.get(State.FAILED, Tally())
