@@ -218,7 +218,8 @@ class Worker:
         A signal that arrives just before that sleep begins, or that the kernel gave to another thread, wakes nobody,
         and Python does not look at it before the handler returns. SIGURG, since it does nothing where nobody asked.
         """
-        while not {signal.SIGTERM, signal.SIGINT} & set(nudges.recv(64)):
+        # The bytes are the numbers of all signals that arrive; no bytes: the worker has ended without one.
+        while (numbers := nudges.recv(64)) and not {signal.SIGTERM, signal.SIGINT} & set(numbers):
             pass
         while not self._ended:
             signal.pthread_kill(main, signal.SIGURG)

@@ -333,7 +333,8 @@ def test_an_outage_is_logged_once_and_once_when_it_is_over(
             admin.execute(ended)
             until(lambda: logged(caplog, "outage"))
             admin.execute(allow.format(sql.Identifier(name), sql.Literal(True)))
-        job = world.put(psycopg.connect(dsn, autocommit=True))
+        with psycopg.connect(dsn, autocommit=True) as again:
+            job = world.put(again)
         events.wait("completed", job)
     assert logged(caplog, "outage") == logged(caplog, "back") == 1
     assert not any(record.exc_info for record in caplog.records)

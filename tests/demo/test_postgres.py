@@ -1,6 +1,7 @@
 """The embedded PostgreSQL: reachable by its owner only, gone with its parent, and careful with what is not its own."""
 
 import os
+import pwd
 import shutil
 import signal
 import stat
@@ -66,13 +67,55 @@ def test_it_runs_from_a_copy_where_its_user_cannot_reach_the_environment(
 ) -> None:
     wheel, closed = postgres._wheel(), short_directory / "closed"
     closed.mkdir(mode=0o700)
+    unused = shutil.ignore_patterns("pginstall", "include")
     for name in (wheel.name, f"{wheel.name}.libs"):
-        shutil.copytree(wheel.parent / name, closed / name, symlinks=True)
+        shutil.copytree(wheel.parent / name, closed / name, symlinks=True, ignore=unused)
     monkeypatch.setattr(postgres, "_wheel", lambda: closed / wheel.name)
+    for half_finished in ("binaries", "binaries.half"):
+        (place / half_finished / wheel.name).mkdir(parents=True)
+    (place / postgres._MARKER).touch()
+    place.chmod(0o755)
     with EmbeddedPostgres(place, SETTINGS) as server:
         assert answer(server) == 1
         assert str(place) in str(server.bin("postgres"))
+    copied = (place / "binaries").stat().st_ino
+    with EmbeddedPostgres(place, SETTINGS) as server:
+        assert answer(server) == 1
+    assert (place / "binaries").stat().st_ino == copied
     assert stat.S_IMODE(closed.stat().st_mode) == 0o700
+    shutil.rmtree(closed)
+
+
+@as_root
+def test_an_empty_directory_that_was_there_before_keeps_its_owner_and_mode(place: Path) -> None:
+    place.mkdir(mode=0o755)
+    before = modes(place)
+    with EmbeddedPostgres(place, SETTINGS) as server:
+        assert answer(server) == 1
+    assert modes(place) == before
+
+
+@as_root
+def test_another_account_behind_sudo_goes_on_with_the_data_of_the_first(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with EmbeddedPostgres(place, SETTINGS) as server:
+        answer(server, "CREATE TABLE kept ()")
+    monkeypatch.setenv("SUDO_UID", str(pwd.getpwnam("nobody").pw_uid))
+    with EmbeddedPostgres(place, SETTINGS) as server:
+        assert answer(server, "SELECT to_regclass('kept')::text") == "kept"
+
+
+@as_root
+def test_roots_own_directory_is_used_only_where_the_servers_user_can_enter_it(
+    short_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = short_directory / "home"
+    home.mkdir(mode=0o755)
+    monkeypatch.setattr(postgres.platformdirs, "user_data_path", lambda _: home / "share" / "leasetop")
+    assert postgres.default_directory() == home / "share" / "leasetop" / "demo"
+    home.chmod(0o700)
+    assert postgres.default_directory() == Path("/var/lib/leasetop/demo")
 
 
 @as_root
@@ -117,6 +160,23 @@ def test_a_directory_of_somebody_else_is_left_alone(place: Path, fresh: bool) ->
     assert (place / "data" / "precious").read_text() == "mine"
 
 
+def test_a_path_that_libpq_would_take_for_two_hosts_is_refused(short_directory: Path) -> None:
+    with pytest.raises(DemoError, match="comma"):
+        EmbeddedPostgres(short_directory / "a,b").start()
+    assert not (short_directory / "a,b").exists()
+
+
+def test_a_path_with_blanks_and_quotes_is_quoted(place: Path) -> None:
+    with EmbeddedPostgres(place / 'it\'s \\ "x"', SETTINGS) as server:
+        assert answer(server) == 1
+
+
+def test_without_the_binaries_it_says_what_to_install(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(postgres, "_PACKAGE", "no_such_package")
+    with pytest.raises(DemoError, match=r"pip install 'leasetop\[demo\]'"):
+        EmbeddedPostgres(place).start()
+
+
 def test_a_file_in_its_place_is_refused(place: Path) -> None:
     place.write_text("")
     with pytest.raises(DemoError, match="is no directory"):
@@ -132,9 +192,33 @@ def test_data_of_another_version_is_refused(place: Path) -> None:
         EmbeddedPostgres(place, SETTINGS).start()
 
 
+def test_data_that_is_no_cluster_is_left_alone_without_fresh(place: Path) -> None:
+    with EmbeddedPostgres(place, SETTINGS):
+        pass
+    (place / "data" / "PG_VERSION").unlink()
+    with pytest.raises(DemoError, match=r"unknown version.*--fresh"):
+        EmbeddedPostgres(place, SETTINGS).start()
+    assert (place / "data" / "base").is_dir()
+
+
 def test_a_server_that_cannot_start_says_why(place: Path) -> None:
     with pytest.raises(DemoError, match="shared_buffers"):
         EmbeddedPostgres(place, {"shared_buffers": "nonsense"}).start()
+
+
+def test_a_server_that_cannot_start_does_not_repeat_what_the_last_run_complained_of(place: Path) -> None:
+    with EmbeddedPostgres(place, SETTINGS) as server:
+        assert answer(server) == 1
+    with server.log.open("a") as log:
+        log.write("FATAL:  an old story\n")
+    (place / "data" / "global" / "pg_control").unlink()
+    with pytest.raises(DemoError, match="pg_control"):
+        EmbeddedPostgres(place, SETTINGS).start()
+
+
+def test_the_reason_is_told_and_not_the_tidying_up_after_it() -> None:
+    told = "initdb: error: could not write: No space left on device\ninitdb: removing contents of data directory"
+    assert postgres._complaints(told)[0] == "initdb: error: could not write: No space left on device"
 
 
 _PARENT = """
@@ -184,6 +268,18 @@ def test_an_orphaned_server_is_ended_by_the_next_start(place: Path) -> None:
         assert answer(server) == 1
         assert server.pid != pid
     until(lambda: gone(pid))
+
+
+def test_the_server_of_a_killed_keeper_is_ended_by_stop(place: Path) -> None:
+    server = EmbeddedPostgres(place, SETTINGS)
+    server.start()
+    assert server._keeper is not None
+    server._keeper.kill()
+    server._keeper.wait()
+    with pytest.raises(DemoError, match="keeper was killed"):
+        server.restart()
+    server.stop()
+    until(lambda: gone(server.pid))
 
 
 @pytest.mark.parametrize("immediate", [False, True])

@@ -73,7 +73,11 @@ class Lab:
 
     def freeze(self) -> None:
         victim = self.chance.choice(self.workers)
-        if victim.pid not in self.frozen:
+        if victim.poll() is not None:
+            # Started while the server was away, it has said so and ended: another takes its place.
+            self.workers.remove(victim)
+            self.start_worker()
+        elif victim.pid not in self.frozen:
             victim.send_signal(signal.SIGSTOP)
             # Sometimes for less than the lease, mostly for longer.
             self.frozen[victim.pid] = time.monotonic() + TTL.total_seconds() * self.chance.uniform(0.5, 2.5)
@@ -81,8 +85,9 @@ class Lab:
     def thaw(self, all_of_them: bool = False) -> None:
         for pid, at in list(self.frozen.items()):
             if all_of_them or time.monotonic() >= at:
-                os.kill(pid, signal.SIGCONT)
                 del self.frozen[pid]
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
 
     def cut_off(self) -> None:
         with psycopg.connect(self.server.dsn(), autocommit=True) as connection:

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from leasetop import watcher
-from leasetop.model import Policy
+from leasetop.model import Backoff, Policy
 from leasetop.watcher import Watcher
 from leasetop.worker import ClaimedJob, Settings, Worker
 from tests import world
@@ -62,7 +62,8 @@ def test_workers_and_watchers_finish_all_jobs_without_an_error(
     if mode == "default":
         for worker in workers:
             use_the_default(worker)
-    sweeping = Watcher(dsn, interval=timedelta(seconds=0.01), pooled=mode == "pooled")
+    at_once = Backoff(timedelta(microseconds=1))
+    sweeping = Watcher(dsn, interval=timedelta(seconds=0.01), backoff=at_once, pooled=mode == "pooled")
     unfinished = "SELECT count(*) FROM payment_jobs WHERE status <> 'Completed'"
     with caplog.at_level(logging.INFO), running(*workers, sweeping):
         until(lambda: connection.execute(unfinished).fetchone() == (0,), timeout=30)
