@@ -1,11 +1,13 @@
-"""The whole story on the real screen: spawn, kill, see it stuck, sweep, requeue, and see all paid exactly once."""
+"""The whole story on the real screen: spawn, kill, see it stuck, requeue, sweep, and see all paid exactly once."""
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
+from pathlib import Path
 
 import psycopg
+import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input
 
@@ -23,99 +25,154 @@ from leasetop.tui.screens.sweep import SweepDialog
 from leasetop.tui.screens.workers import WorkersScreen
 from leasetop.tui.widgets.jobs import Jobs
 from leasetop.tui.widgets.rows import Rows
+from tests.demo.chances import set_chances
 
 # No watcher: in this story the operator sweeps.
-PACE = Pace(ttl=timedelta(seconds=2), heartbeat=timedelta(seconds=0.4), backoff=timedelta(seconds=0.1), concurrency=2)
+PACE = Pace(ttl=timedelta(seconds=2), heartbeat=timedelta(seconds=0.5), backoff=timedelta(seconds=0.1), concurrency=3)
+_PATIENCE_S = 60.0
 
 
-async def until(pilot: Pilot[None], is_so: Callable[[], object], seconds: float = 30.0) -> None:
-    """The screen, the fleet and the database live on meanwhile."""
-    deadline = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < deadline, "it never came about"
-        await asyncio.sleep(0.02)
-        await pilot.pause()
+@pytest.fixture
+async def fleet(dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Fleet]:
+    """Workers whose provider always answers: who needed a second attempt was killed."""
+    set_chances(tmp_path, monkeypatch)
+    made = Fleet(dsn, pace=PACE)
+    yield made
+    await made.close()
 
 
-async def test_a_crash_is_seen_swept_requeued_and_paid_once(dsn: str) -> None:
+@pytest.fixture
+async def app(dsn: str, fleet: Fleet) -> AsyncIterator[LeasetopApp]:
     Provider(dsn).prepare()
-    database, fleet = Database(dsn), Fleet(dsn, pace=PACE)
-    app = LeasetopApp(
+    database = Database(dsn)
+    yield LeasetopApp(
         await queues.find(database),
         actor="ops@box",
         interval=timedelta(seconds=0.1),
         fleet=fleet,
         demo_database=database,
     )
+    await database.close()
+
+
+class Operator:
+    """Presses keys, and looks at the screen until it is as expected."""
+
+    def __init__(self, app: LeasetopApp, pilot: Pilot[None]) -> None:
+        self._app, self._pilot = app, pilot
+
+    async def press(self, *keys: str) -> None:
+        await self._pilot.press(*keys)
+
+    async def sees(self, what: str, is_so: Callable[[], object]) -> None:
+        """The screen, the fleet and the database live on meanwhile."""
+        deadline = time.monotonic() + _PATIENCE_S
+        while not is_so():
+            assert time.monotonic() < deadline, f"never seen: {what}"
+            await asyncio.sleep(0.02)
+            await self._pilot.pause()
+
+    async def sees_screen(self, kind: type) -> None:
+        await self.sees(kind.__name__, lambda: isinstance(self._app.screen, kind))
+
+    async def counts(self, state: State, number: int) -> None:
+        await self.sees(f"{number} {state}", lambda: self._count(state) == number)
+
+    def _count(self, state: State) -> int | None:
+        return None if self._app.snapshot is None else self._app.snapshot.tallies[state].count
+
+    async def spawns(self, number: int) -> None:
+        """From the workers screen."""
+        await self.press("n")
+        await self.sees_screen(SpawnDialog)
+        await self.press("backspace", *str(number))
+        assert self._app.screen.query_one("#number", Input).value == str(number)
+        await self.press("enter")
+        await self.sees_screen(WorkersScreen)
+
+
+async def test_a_crash_is_seen_requeued_swept_and_paid_once(dsn: str, app: LeasetopApp, fleet: Fleet) -> None:
     with psycopg.connect(dsn, autocommit=True) as connection:
-        shop.enqueue(connection, 6)
         async with app.run_test(size=(140, 40)) as pilot:
+            operator = Operator(app, pilot)
 
-            def count(state: State) -> int:
-                return app.snapshot.tallies[state].count if app.snapshot else 0
-
-            # Spawn one worker; it takes two jobs.
-            await until(pilot, lambda: count(State.PENDING) == 6)
-            await pilot.press("w")
-            await until(pilot, lambda: isinstance(app.screen, WorkersScreen))
-            await pilot.press("n")
-            await until(pilot, lambda: isinstance(app.screen, SpawnDialog))
-            app.screen.query_one("#number", Input).value = "1"
-            await pilot.press("enter")
-            await until(pilot, lambda: count(State.PROCESSING) == 2)
+            # Spawn one worker, and slow it down: it must not be done before it is killed. It takes three jobs.
+            await operator.press("w")
+            await operator.sees_screen(WorkersScreen)
+            await operator.spawns(1)
+            table = app.screen.query_one(Rows)
+            await operator.sees("its process", lambda: table.selected is not None and table.selected.member is not None)
+            await operator.sees("it running", lambda: fleet.members[0].state is Condition.RUNNING)
+            await operator.press("s")
+            await operator.sees("it slow", lambda: fleet.members[0].slow > 1)
+            shop.enqueue(connection, 6)
+            await operator.counts(State.PROCESSING, 3)
+            await operator.counts(State.PENDING, 3)
 
             # Kill it: its leases run out, and the screen says that its jobs are stuck.
-            table = app.screen.query_one(Rows)
-            await until(pilot, lambda: table.selected is not None and table.selected.member is not None)
-            await pilot.press("c")
-            await until(pilot, lambda: fleet.members[0].state is Condition.CRASHED)
-            await pilot.press("escape")
-            await until(pilot, lambda: isinstance(app.screen, JobsScreen))
-            await until(pilot, lambda: count(State.STUCK) >= 1)
-            await pilot.press("4")
+            await operator.press("c")
+            await operator.sees("the crash", lambda: fleet.members[0].state is Condition.CRASHED)
+            left = connection.execute("SELECT id::text FROM payment_jobs WHERE status = 'Processing' ORDER BY id")
+            killed = [job for (job,) in left]
+            assert len(killed) == 3
+            await operator.press("escape")
+            await operator.sees_screen(JobsScreen)
+            await operator.counts(State.STUCK, 3)
+            await operator.press("4")
             jobs = app.screen.query_one(Jobs)
-            await until(pilot, lambda: jobs.selected is not None and jobs.selected.state is State.STUCK)
+            await operator.sees("the stuck jobs", lambda: sorted(one.id for one in jobs.values) == killed)
+            assert all(one.state is State.STUCK for one in jobs.values)
 
             # Requeue one by hand, with a reason.
-            requeued = jobs.selected
-            assert requeued is not None
-            await pilot.press("r")
-            await until(pilot, lambda: isinstance(app.screen, RequeueDialog))
-            app.screen.query_one("#reason", Input).value = "its worker was killed"
-            await pilot.press("enter")
-            await until(pilot, lambda: isinstance(app.screen, JobsScreen))
-            reasons = (
-                "SELECT reason FROM payment_job_history WHERE event = 'requeued' AND job_id = %s AND actor = 'ops@box'"
+            assert jobs.selected is not None
+            by_hand = jobs.selected.id
+            await operator.press("r")
+            await operator.sees_screen(RequeueDialog)
+            await operator.press(*"pod died", "enter")
+            await operator.sees_screen(JobsScreen)
+            await operator.counts(State.STUCK, 2)
+
+            # Sweep the others.
+            await operator.press("S")
+            await operator.sees_screen(SweepDialog)
+            await operator.press("y")
+            await operator.sees_screen(JobsScreen)
+            await operator.counts(State.STUCK, 0)
+
+            # Two other workers pay them all.
+            await operator.press("w")
+            await operator.sees_screen(WorkersScreen)
+            await operator.spawns(2)
+            await operator.sees("two more", lambda: len(fleet.members) == 3)
+            for member in fleet.members[1:]:
+                await fleet.slow(member, 0.5)
+            await operator.press("escape")
+            await operator.sees_screen(JobsScreen)
+            await operator.counts(State.COMPLETED, 6)
+            await operator.press("6")
+            await operator.sees("them completed", lambda: {one.state for one in jobs.values} == {State.COMPLETED})
+
+        attempts = dict(connection.execute("SELECT id::text, attempts FROM payment_jobs").fetchall())
+        assert attempts == {job: 2 if job in killed else 1 for job in attempts}
+        charged = """SELECT count(*), count(DISTINCT c.idempotency_key)
+                       FROM demo_psp_charges c JOIN payment_jobs j USING (idempotency_key)"""
+        assert connection.execute(charged).fetchone() == (6, 6)
+        told = connection.execute(
+            """SELECT job_id::text, event, attempt, actor, reason FROM payment_job_history
+                WHERE event <> 'completed' ORDER BY job_id, id"""
+        ).fetchall()
+        assert told == [
+            fact
+            for job in killed
+            for fact in (
+                [
+                    (job, "expired", 1, "ops@box", "requeued by an operator"),
+                    (job, "requeued", 1, "ops@box", "pod died"),
+                ]
+                if job == by_hand
+                else [(job, "expired", 1, "ops@box", "swept: will be tried again")]
             )
-            await until(
-                pilot, lambda: connection.execute(reasons, [requeued.id]).fetchall() == [("its worker was killed",)]
-            )
-
-            # Sweep what is left.
-            left = "SELECT count(*) FROM payment_jobs WHERE status = 'Processing'"
-            expired = f"{left} AND lease_until < clock_timestamp()"
-            await until(pilot, lambda: connection.execute(expired).fetchone() == connection.execute(left).fetchone())
-            if connection.execute(left).fetchone() != (0,):
-                await until(pilot, lambda: count(State.STUCK) >= 1)
-                await pilot.press("S")
-                await until(pilot, lambda: isinstance(app.screen, SweepDialog))
-                await pilot.press("y")
-                await until(pilot, lambda: isinstance(app.screen, JobsScreen))
-            await until(pilot, lambda: connection.execute(left).fetchone() == (0,))
-
-            # Another worker does them all.
-            await fleet.spawn(1)
-            finished = "SELECT count(*) FROM payment_jobs WHERE status IN ('Completed', 'Failed')"
-            await until(pilot, lambda: connection.execute(finished).fetchone() == (6,), seconds=60)
-            await until(pilot, lambda: count(State.COMPLETED) + count(State.FAILED) == 6)
-        await fleet.close()
-        await database.close()
-
-        attempts = connection.execute("SELECT attempts FROM payment_jobs WHERE id = %s", [requeued.id]).fetchone()
-        assert attempts is not None
-        assert attempts[0] >= 2
-        twice = "SELECT count(*) - count(DISTINCT idempotency_key) FROM demo_psp_charges"
-        assert connection.execute(twice).fetchone() == (0,)
+        ]
         ends = """SELECT count(*) FROM payment_jobs j WHERE j.attempts <> (
                     SELECT count(*) FROM payment_job_history h WHERE h.job_id = j.id
                        AND h.event IN ('completed', 'failed', 'released', 'expired', 'revoked'))"""

@@ -20,6 +20,9 @@ from tests.bench import table
 BATCHES = {1: 6_000, 10: 30_000, 100: 120_000}
 """Batch -> jobs of one round."""
 
+_PEER_JOBS = 6_000
+"""At most so many for a peer: one does some 800 a second at any batch, and a round should take seconds."""
+
 _WORKER = """
 import sys, time
 from leasetop.worker import Settings, Worker
@@ -95,9 +98,13 @@ def measure(server: EmbeddedPostgres, told: argparse.Namespace) -> None:
     }
     if "procrastinate" in peers:
         # It claims one by one whatever it is told; its concurrency is the nearest that it has to a batch.
-        candidates["procrastinate (concurrency)"] = lambda batch, jobs: _procrastinate(peers, server, batch, jobs // 4)
+        candidates["procrastinate (concurrency)"] = lambda batch, jobs: _procrastinate(
+            peers, server, batch, min(jobs // 4, _PEER_JOBS)
+        )
     if "pgqueuer" in peers:
-        candidates["pgqueuer (batch_size)"] = lambda batch, jobs: _pgqueuer(peers, server, batch, jobs // 4)
+        candidates["pgqueuer (batch_size)"] = lambda batch, jobs: _pgqueuer(
+            peers, server, batch, min(jobs // 4, _PEER_JOBS)
+        )
     figures: dict[str, list[float]] = {name: [] for name in candidates}
     for batch, jobs in BATCHES.items():
         rounds: dict[str, list[float]] = {name: [] for name in candidates}

@@ -108,7 +108,7 @@ MUTATIONS = (
     change("sweep: attempts without end", "sweep", r"WHEN j\.attempts < j\.max_attempts THEN 'Pending'", "WHEN true THEN 'Pending'"),
     change("sweep: parks nothing", "sweep", r":policy::text = 'park'", "false"),
     change("sweep: the owner stays", "sweep", r"lease_owner = NULL", "lease_owner = j.lease_owner"),
-    change("sweep: no end is written", "sweep", r"FROM expired e\n      JOIN swept s USING \(id\)\n\)", "FROM expired e JOIN swept s USING (id) WHERE false\n)"),
+    change("sweep: no end is written", "sweep", r"WHERE id = ANY \(ARRAY\(SELECT id FROM swept\)\)", "WHERE false"),
     Mutation(
         "sweep: neither locked nor stated again",
         "sweep",
