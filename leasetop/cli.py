@@ -22,6 +22,7 @@ import click
 from leasetop.errors import CommandError, LeasetopError, Unreachable
 
 if TYPE_CHECKING:
+    from leasetop.database import Database
     from leasetop.demo.fleet import Fleet
     from leasetop.queue import Queue
 
@@ -78,6 +79,13 @@ def _inherit(ctx: click.Context, parameter: click.Parameter, value: str | None) 
     return value
 
 
+def _inherit_many(ctx: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    while not value and ctx.parent is not None:
+        ctx = ctx.parent
+        value = ctx.params.get(parameter.name or "", ())
+    return value
+
+
 dsn_option = click.option(
     "--dsn",
     metavar="DSN",
@@ -94,16 +102,39 @@ class Target:
     dsn: str | None
     table: str | None
     profile: Path | None
+    queue: str | None
+    params: tuple[tuple[str, str], ...]
 
 
 def target_options(command: Callable[..., T]) -> Callable[..., T]:
-    """--dsn, --table and --profile, which arrive as one `target`."""
+    """--dsn, --queue, --table, --profile and --param, which arrive as one `target`."""
 
     @functools.wraps(command)
-    def with_target(*words: Any, dsn: str | None, table: str | None, profile: Path | None, **more: Any) -> T:
-        if table is not None and profile is not None:
-            raise click.UsageError("give --table or --profile, not both")
-        return command(*words, target=Target(dsn, table, profile), **more)
+    def with_target(
+        *words: Any,
+        dsn: str | None,
+        table: str | None,
+        profile: Path | None,
+        queue: str | None,
+        params: tuple[str, ...],
+        **more: Any,
+    ) -> T:
+        if sum(one is not None for one in (table, profile, queue)) > 1:
+            raise click.UsageError("give one of --queue, --table and --profile")
+        pairs = tuple(_pairs(params, "--param").items())
+        return command(*words, target=Target(dsn, table, profile, queue, pairs), **more)
+
+    queue = click.option(
+        "--queue", metavar="NAME", callback=_inherit, help="Which, where there are several: as leasetop queues has it."
+    )
+    param = click.option(
+        "--param",
+        "params",
+        multiple=True,
+        metavar="NAME=VALUE",
+        callback=_inherit_many,
+        help="A parameter of the profile, as the queue's workers have it: stale_after='90 seconds'.",
+    )
 
     table = click.option(
         "--table", metavar="TABLE", callback=_inherit, help="A table of your own, understood by its columns."
@@ -115,7 +146,17 @@ def target_options(command: Callable[..., T]) -> Callable[..., T]:
         callback=_inherit,
         help="A profile that says what a table's columns mean (leasetop profile writes one). It is SQL that is run.",
     )
-    return dsn_option(table(profile(with_target)))
+    return dsn_option(queue(table(profile(param(with_target)))))
+
+
+def _pairs(given: tuple[str, ...], option: str) -> dict[str, str]:
+    found = {}
+    for one in given:
+        name, sign, value = one.partition("=")
+        if not sign or not value or not name.strip():
+            raise click.BadParameter(f"'{one}' is not of the form NAME=VALUE", param_hint=option)
+        found[name.strip()] = value.strip()
+    return found
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="For programs.")
@@ -178,6 +219,42 @@ def init(dsn: str | None, roles: bool, show: bool) -> None:
     click.echo("payment_jobs: made" if new else "payment_jobs: there already, nothing was lost")
     if roles:
         click.echo("leasetop_viewer, leasetop_operator, leasetop_worker: grant them to your login roles")
+
+
+@main.command()
+@json_option
+@dsn_option
+def queues(dsn: str | None, as_json: bool) -> None:
+    """List the queues of a database: which library's they are, how far that is proven, and what is in them.
+
+    verified-live: its real engine ran in leasetop's tests. verified-schema: its tables only. read-only: shown, not
+    acted on. own: your table, understood by its columns.
+    """
+    from leasetop import report
+    from leasetop.database import Database
+    from leasetop.finding import survey
+    from leasetop.queue import Queue
+
+    async def ask() -> None:
+        database = Database(dsn)
+        try:
+            found = await survey(database)
+            for profile in found.profiles:
+                try:
+                    snapshot = await Queue(database, profile).snapshot(limit=1)
+                    click.echo(
+                        report.queue_json(profile, snapshot) if as_json else report.queue_text(profile, snapshot)
+                    )
+                except LeasetopError as error:
+                    click.echo(f"{profile.title}: cannot be read: {error}", err=True)
+            for trouble in found.troubles:
+                click.echo(f"note: {trouble}", err=True)
+            if not found.profiles:
+                raise LeasetopError("no queue is here that leasetop knows; a table of your own: leasetop --table NAME")
+        finally:
+            await database.close()
+
+    _run(ask())
 
 
 @main.command()
@@ -445,12 +522,7 @@ def profile(dsn: str | None, table: str, settings: tuple[str, ...], output: Path
     from leasetop.model import View
     from leasetop.queue import Queue
 
-    told = {}
-    for setting in settings:
-        name, sign, value = setting.partition("=")
-        if not sign or not value:
-            raise click.BadParameter(f"'{setting}' is not of the form KEY=VALUE", param_hint="--set")
-        told[name.strip()] = value.strip()
+    told = _pairs(settings, "--set")
 
     async def work() -> str:
         database = Database(dsn)
@@ -522,13 +594,20 @@ def _need_terminal(instead: str) -> None:
 
 async def _with_queue(target: Target, use: "Callable[[Queue], Coroutine[Any, Any, T]]") -> T:
     from leasetop.database import Database
-    from leasetop.queue import find
 
     database = Database(target.dsn)
     try:
-        return await use(await find(database, target.table, target.profile))
+        return await use(await _find(database, target))
     finally:
         await database.close()
+
+
+async def _find(database: "Database", target: Target) -> "Queue":
+    from leasetop.finding import find
+
+    return await find(
+        database, table=target.table, profile=target.profile, name=target.queue, params=dict(target.params)
+    )
 
 
 async def _screen(target: Target, interval: timedelta, policy: str) -> None:

@@ -117,7 +117,6 @@ class Guess:
             # Nobody can tell from a table whether its workers fence their last write.
             "completion_fenced": False,
             "notes": self.notes,
-            "detect": {"sql": f"SELECT to_regclass({_quote(self.table.quoted)}) IS NOT NULL"},
             "source": {"from": f"{self.table.quoted} j"},
             "key": {
                 _name(column, n): {"sql": f"j.{column.quoted}", "type": column.type}

@@ -36,7 +36,20 @@ class Reason(StrEnum):
 
     EXPIRED = "expired"
     NO_LEASE = "no lease"
+    GONE = "owner gone"
+    """Its owner's own row is gone: pruned, or never there."""
+    AGE = "by age"
+    """Nothing but its age says that its owner is dead."""
     PARKED = "parked"
+
+
+class Evidence(StrEnum):
+    """What proves that a lease is dead."""
+
+    LEASE = "lease"
+    HEARTBEAT = "heartbeat"
+    SESSION = "session"
+    AGE = "age"
 
 
 class View(StrEnum):
@@ -101,7 +114,9 @@ class Job:
     claimed_at: datetime | None = None
     heartbeats: int | None = None
     stage: str | None = None
+    queue: str | None = None
     kind: str | None = None
+    priority: int | None = None
     attempts: int | None = None
     max_attempts: int | None = None
     created_at: datetime | None = None
@@ -277,8 +292,7 @@ class Snapshot:
     """Whether there are more leases than were looked at: the counts are lower bounds."""
     notes: tuple[str, ...] = ()
     """What this table lacks, in words for the operator."""
-    evidence: str = "lease"
-    """What proves that a lease is dead: lease, heartbeat, session, or only its age."""
+    evidence: Evidence = Evidence.LEASE
     completion_fenced: bool = True
     """Whether a late finisher is known to be unable to complete a requeued job."""
 

@@ -1,21 +1,28 @@
-"""What a table's columns mean: profiles, loaded from TOML and checked.
+"""Profiles: what the tables of a queue mean, as a TOML file.
 
-A profile is SQL that the operator runs: it is loaded from files only, never from the database or the network. It says
-where the jobs are (`source`, `key`), what each canonical field is (`columns`), which rows are in which shown state
-(`states`, used in WHERE as written), and what may be done (`actions`). All reads and acts are built from it
-(reading.py, queue.py), the home table's too: there is one path.
+A profile says where jobs are (`source`, `key`), what the canonical fields are in SQL (`columns`), which rows are in
+which state (`states`, used in WHERE as written), and what may be done (`actions`). All reads and acts are built from
+it (reading.py, queue.py), the home table's too: there is one path.
+
+Two kinds of things stand in its SQL. `${name}` is an identifier, quoted when the profile is read: `names` gives the
+defaults, detection and discovery (finding.py) what is true in a database; `${fence}` is the fence expression. `:name`
+is a value, always bound: the `params`, whose defaults an operator sets as the workers' own configuration has them, and
+what an act is given (`:key_NAME`, `:fence`, `:actor`, `:reason`, ...).
 """
 
 import json
+import re
+import shlex
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from leasetop import statements
 from leasetop.errors import LeasetopError
-from leasetop.model import Reason, State
+from leasetop.model import Evidence, Key, Reason, State
 
 _SHIPPED = Path(__file__).parent / "profiles"
 
@@ -29,7 +36,9 @@ COLUMNS: Mapping[str, str] = {
     "claimed_at": "timestamptz",
     "heartbeats": "bigint",
     "stage": "text",
+    "queue": "text",
     "kind": "text",
+    "priority": "bigint",
     "attempts": "bigint",
     "max_attempts": "bigint",
     "created_at": "timestamptz",
@@ -40,12 +49,17 @@ COLUMNS: Mapping[str, str] = {
     "amount": "text",
 }
 
-_TOP = {
-    *("id", "title", "evidence", "completion_fenced", "detect", "source", "key", "columns", "states", "since"),
-    *("order", "history", "throughput", "watchers", "actions", "notes"),
-}
+LABELS = ("verified-live", "verified-schema", "read-only", "own")
+"""How far a profile is proven: by the real engine in our tests; against its schema only; and it may do nothing."""
 
-_EVIDENCE = frozenset({"lease", "heartbeat", "session", "age"})
+_TOP = {
+    *("id", "title", "label", "tested", "evidence", "completion_fenced", "names", "params", "detect", "discover"),
+    *("source", "key", "columns", "payload", "states", "since", "order", "archive", "history", "throughput"),
+    *("watchers", "actions", "notes"),
+}
+_ARCHIVE = {"from", "key", "columns", "states", "since", "order"}
+_PARAMETER_TYPES = ("interval", "integer", "text")
+_IDENTIFIER = re.compile(r"\$\{(\w+)\}")
 
 
 class ProfileError(LeasetopError):
@@ -62,11 +76,56 @@ class KeyColumn:
 
 
 @dataclass(frozen=True, slots=True)
-class Action:
-    """A guarded write. `sql` takes `:key_NAME` and `:fence`, and returns a row for each job that it changed."""
+class Parameter:
+    """A value of the profile's SQL that the operator may set: `type` is a SQL type, `default` its text."""
 
-    sql: str
+    type: str
+    default: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """A guarded write, or the command of the queue's own tool where only that can do it right.
+
+    `sql` takes `:key_NAME` and `:fence`, and returns a row for each job that it changed.
+    """
+
+    sql: str | None
     effect: str
+    delegate: str | None = None
+    """A command with `{NAME}` for each column of the key."""
+    confirm: str | None = None
+    """What the operator has to be sure of, since nothing in the database proves it: needs the typed id."""
+
+    def command(self, key: Mapping[str, str]) -> str | None:
+        """The command for one job, safe to paste into a shell."""
+        if self.delegate is None:
+            return None
+        return self.delegate.format_map({name: shlex.quote(value) for name, value in key.items()})
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Rows that are jobs: the queue's own table, or an archive that finished jobs move to."""
+
+    relation: str
+    """What stands after FROM."""
+    key: tuple[KeyColumn, ...]
+    columns: Mapping[str, str]
+    states: Mapping[tuple[State, Reason | None], str]
+    """Predicate for each shown state; stuck has one for each reason."""
+    since: Mapping[State, str]
+    order: Mapping[State, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Detection:
+    """How the queue is known: each table with some of its columns, and what must not be there."""
+
+    tables: Mapping[str, tuple[str, ...]]
+    without: frozenset[str]
+    """Tables, or `table.column`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,28 +134,67 @@ class Profile:
 
     id: str
     title: str
-    evidence: str
+    label: str
+    tested: tuple[str, ...]
+    evidence: Evidence
     completion_fenced: bool
-    detect: str
-    source: str
-    key: tuple[KeyColumn, ...]
-    columns: Mapping[str, str]
-    states: Mapping[tuple[State, Reason | None], str]
-    """Predicate for each shown state; stuck has one for each reason."""
-    since: Mapping[State, str]
-    order: Mapping[State, str]
+    names: Mapping[str, str]
+    """Identifiers as they are in this database, not quoted."""
+    params: Mapping[str, Parameter]
+    detect: Detection | None
+    discover: str | None
+    """Returns a row for each queue: its columns are further names and values, and `title` what to call it."""
+    live: Source
+    archives: tuple[Source, ...]
+    payload: str | None
     history: str | None
     throughput: str | None
     watchers: str | None
     actions: Mapping[str, Action]
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...]
     """What this table lacks, in words for the operator."""
+    origin: str = field(compare=False)
+    document: Mapping[str, Any] = field(repr=False)
+    values: Mapping[str, str] = field(default_factory=dict)
+    """What is bound to the profile's own `:name`s."""
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """All places where jobs are; the live one first."""
+        return self.live, *self.archives
 
     def keeps(self, state: State) -> bool:
-        """Whether this table can tell jobs in that state at all."""
-        return any(known is state for known, _ in self.states)
+        """Whether this queue can tell jobs in that state at all."""
+        return any(known is state for source in self.sources for known, _ in source.states)
+
+    def has(self, column: str) -> bool:
+        """Whether a canonical field is known for live jobs."""
+        return column in self.live.columns
+
+    def key_of(self, key: Key) -> dict[str, str]:
+        """A job's key by the names of its columns."""
+        return {column.name: part for column, part in zip(self.live.key, key, strict=True)}
+
+    def way_back(self, state: State) -> Action | None:
+        """The act that returns a job in that state to waiting: `retry` for failed ones where it differs."""
+        if state is State.FAILED and "retry" in self.actions:
+            return self.actions["retry"]
+        return self.actions.get("requeue")
+
+    def named(self, names: Mapping[str, str], title: str | None = None) -> "Profile":
+        """The same with the identifiers and values of one queue in one database. Raises ProfileError."""
+        made = read(self.document, self.origin, {**self.names, **names})
+        return replace(made, title=title or self.title, values={**self.values, **names})
+
+    def given(self, params: Mapping[str, str]) -> "Profile":
+        """The same with parameters set. Raises ProfileError for one that it has not."""
+        for name in params.keys() - self.params.keys():
+            has = ", ".join(sorted(self.params)) or "none"
+            raise ProfileError(f"{self.title} has no parameter '{name}'; it has {has}")
+        return replace(self, values={**self.values, **params})
 
 
+@cache
 def shipped() -> tuple[Profile, ...]:
     """The profiles that come with leasetop; the home table first."""
     files = sorted(_SHIPPED.glob("*.toml"), key=lambda file: (file.stem != "payment_jobs", file.stem))
@@ -114,9 +212,9 @@ def load(file: Path) -> Profile:
     return read(raw, str(file))
 
 
-def read(raw: Mapping[str, Any], origin: str) -> Profile:
+def read(raw: Mapping[str, Any], origin: str, names: Mapping[str, str] | None = None) -> Profile:
     """A profile from its document; `origin` is named in complaints. Raises ProfileError."""
-    return _Reader(origin, raw).profile()
+    return _Reader(origin, raw, names).profile()
 
 
 def written(raw: Mapping[str, Any]) -> str:
@@ -144,105 +242,188 @@ def _toml(value: object) -> str:
     return json.dumps(value, ensure_ascii=True)
 
 
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
 class _Reader:
     """Takes a parsed TOML document apart; every complaint names the file and the key."""
 
-    def __init__(self, origin: str, raw: Mapping[str, Any]) -> None:
+    def __init__(self, origin: str, raw: Mapping[str, Any], names: Mapping[str, str] | None) -> None:
         self._origin = origin
         self._raw = raw
+        self._names = self._strings("names") | dict(names or {})
 
     def profile(self) -> Profile:
         for name in self._raw.keys() - _TOP:
             raise self._wrong(name, f"is not known; known are {', '.join(sorted(_TOP))}")
-        columns = self._table("columns")
-        for name in columns.keys() - COLUMNS.keys():
-            raise self._wrong(f"columns.{name}", f"is not known; known are {', '.join(sorted(COLUMNS))}")
-        for name in ("status", "fence"):
-            self._text(f"columns.{name}")
         evidence = self._text("evidence")
-        if evidence not in _EVIDENCE:
-            raise self._wrong("evidence", f"is '{evidence}'; it is one of {', '.join(sorted(_EVIDENCE))}")
+        if evidence not in set(Evidence):
+            raise self._wrong("evidence", f"is '{evidence}'; it is one of {', '.join(Evidence)}")
         fenced = self._find("completion_fenced")
         if not isinstance(fenced, bool):
             raise self._wrong("completion_fenced", "must be true or false")
-        order = self._by_state("order", extra="default")
+        label = self._optional("label") or "own"
+        if label not in LABELS:
+            raise self._wrong("label", f"is '{label}'; it is one of {', '.join(LABELS)}")
+        live = self._source("", self._text("source.from"))
+        for name in ("status", "fence"):
+            self._text(f"columns.{name}")
+        params = self._params()
         return Profile(
             id=self._text("id"),
             title=self._text("title"),
-            evidence=evidence,
+            label=label,
+            tested=self._texts("tested"),
+            evidence=Evidence(evidence),
             completion_fenced=fenced,
-            detect=self._text("detect.sql"),
-            source=self._text("source.from"),
-            key=self._key(),
-            columns={name: self._text(f"columns.{name}") for name in COLUMNS if name in columns},
-            states=self._states(),
-            since=self._by_state("since"),
-            order=order,
+            names=self._names,
+            params=params,
+            detect=self._detection(),
+            discover=self._optional("discover.sql"),
+            live=live,
+            archives=tuple(self._archives(live)),
+            payload=self._optional("payload.sql"),
             history=self._optional("history.sql"),
             throughput=self._optional("throughput.sql"),
             watchers=self._optional("watchers.sql"),
-            actions=self._actions(),
-            notes=self._notes(),
+            actions=self._actions(live.columns["fence"]),
+            notes=self._texts("notes"),
+            origin=self._origin,
+            document=self._raw,
+            values={name: param.default for name, param in params.items()},
         )
 
-    def _key(self) -> tuple[KeyColumn, ...]:
-        table = self._table("key")
-        if not table:
-            raise self._wrong("key", "needs at least one column")
-        return tuple(KeyColumn(name, self._text(f"key.{name}.sql"), self._text(f"key.{name}.type")) for name in table)
+    def _source(self, at: str, relation: str) -> Source:
+        columns = self._table(f"{at}columns")
+        for name in columns.keys() - COLUMNS.keys():
+            raise self._wrong(f"{at}columns.{name}", f"is not known; known are {', '.join(sorted(COLUMNS))}")
+        return Source(
+            relation=relation,
+            key=self._key(f"{at}key"),
+            columns={name: self._text(f"{at}columns.{name}") for name in COLUMNS if name in columns},
+            states=self._states(f"{at}states"),
+            since=self._by_state(f"{at}since"),
+            order=self._by_state(f"{at}order", extra="default"),
+        )
 
-    def _states(self) -> dict[tuple[State, Reason | None], str]:
+    def _archives(self, live: Source) -> Iterator[Source]:
+        listed = self._find("archive") or []
+        if not isinstance(listed, list):
+            raise self._wrong("archive", "is a list of tables: write [[archive]]")
+        for n, one in enumerate(listed):
+            for name in one.keys() - _ARCHIVE:
+                raise self._wrong(f"archive.{n}.{name}", f"is not known; known are {', '.join(sorted(_ARCHIVE))}")
+            made = self._source(f"archive.{n}.", self._text(f"archive.{n}.from"))
+            if [(column.name, column.type) for column in made.key] != [(key.name, key.type) for key in live.key]:
+                raise self._wrong(f"archive.{n}.key", "has other columns or types than the key of the live jobs")
+            yield made
+
+    def _key(self, at: str) -> tuple[KeyColumn, ...]:
+        table = self._table(at)
+        if not table:
+            raise self._wrong(at, "needs at least one column")
+        return tuple(KeyColumn(name, self._text(f"{at}.{name}.sql"), self._text(f"{at}.{name}.type")) for name in table)
+
+    def _states(self, at: str) -> dict[tuple[State, Reason | None], str]:
         found: dict[tuple[State, Reason | None], str] = {}
-        for name, value in self._table("states").items():
+        for name, value in self._table(at).items():
             if name not in set(State):
-                raise self._wrong(f"states.{name}", f"is no state; states are {', '.join(State)}")
+                raise self._wrong(f"{at}.{name}", f"is no state; states are {', '.join(State)}")
             if name != State.STUCK:
-                found[State(name), None] = self._text(f"states.{name}")
+                found[State(name), None] = self._text(f"{at}.{name}")
             elif not isinstance(value, dict) or not value.keys() <= set(Reason):
-                raise self._wrong("states.stuck", f"is a table with a predicate for each of {', '.join(Reason)}")
+                raise self._wrong(f"{at}.stuck", f"is a table with a predicate for each of {', '.join(Reason)}")
             else:
-                found |= {(State.STUCK, Reason(why)): self._text(f"states.stuck.{why}") for why in value}
+                found |= {(State.STUCK, Reason(why)): self._text(f"{at}.stuck.{why}") for why in value}
         return found
 
-    def _by_state(self, name: str, extra: str | None = None) -> dict[State, str]:
-        table = self._table(name)
+    def _by_state(self, at: str, extra: str | None = None) -> dict[State, str]:
+        if self._find(at) is None:
+            return {}
+        table = self._table(at)
         for key in table.keys() - set(State) - {extra}:
-            raise self._wrong(f"{name}.{key}", f"is no state; states are {', '.join(State)}")
-        default = self._text(f"{name}.{extra}") if extra in table else None
-        chosen = {state: self._text(f"{name}.{state}") for state in State if state in table}
+            raise self._wrong(f"{at}.{key}", f"is no state; states are {', '.join(State)}")
+        default = self._text(f"{at}.{extra}") if extra in table else None
+        chosen = {state: self._text(f"{at}.{state}") for state in State if state in table}
         return {state: default for state in State if default} | chosen
 
-    def _actions(self) -> dict[str, Action]:
+    def _params(self) -> dict[str, Parameter]:
         found = {}
-        for name, value in self._table("actions").items():
-            statement = value.get("statement") if isinstance(value, dict) else None
-            sql = statements.text(str(statement)) if statement else self._text(f"actions.{name}.sql")
-            found[name] = Action(sql, self._optional(f"actions.{name}.effect") or "")
+        for name in self._find("params") or {}:
+            kind = self._text(f"params.{name}.type")
+            if kind not in _PARAMETER_TYPES:
+                raise self._wrong(f"params.{name}.type", f"is '{kind}'; it is one of {', '.join(_PARAMETER_TYPES)}")
+            note = self._optional(f"params.{name}.note") or ""
+            found[name] = Parameter(kind, self._text(f"params.{name}.default"), note)
         return found
 
-    def _notes(self) -> tuple[str, ...]:
-        value = self._find("notes") or []
-        if not isinstance(value, list) or not all(isinstance(note, str) for note in value):
-            raise self._wrong("notes", "must be a list of texts")
-        return tuple(value)
+    def _detection(self) -> Detection | None:
+        if self._find("detect") is None:
+            return None
+        tables = self._table("detect.tables")
+        return Detection(
+            {name: self._texts(f"detect.tables.{name}") for name in tables}, frozenset(self._texts("detect.without"))
+        )
+
+    def _actions(self, fence: str) -> dict[str, Action]:
+        found = {}
+        for name, value in (self._find("actions") or {}).items():
+            at = f"actions.{name}"
+            if not isinstance(value, dict):
+                raise self._wrong(at, "must be a table")
+            delegate, sql = self._optional(f"{at}.delegate"), None
+            if "statement" in value:
+                sql = statements.text(self._text(f"{at}.statement"))
+            elif delegate is None:
+                sql = self._text(f"{at}.sql").replace("${fence}", f"({fence})")
+            effect, confirm = self._optional(f"{at}.effect"), self._optional(f"{at}.confirm")
+            found[name] = Action(sql, effect or "", delegate, confirm)
+        return found
 
     def _find(self, path: str) -> Any:
         value: Any = self._raw
         for name in path.split("."):
-            value = value.get(name) if isinstance(value, dict) else None
+            if isinstance(value, list) and name.isdigit() and int(name) < len(value):
+                value = value[int(name)]
+            else:
+                value = value.get(name) if isinstance(value, dict) else None
         return value
 
     def _table(self, path: str) -> Mapping[str, Any]:
         value = self._find(path)
         if not isinstance(value, dict):
-            raise self._wrong(path, "is missing: it must be a table")
+            raise self._wrong(path, "is missing: it must be a table" if value is None else "must be a table")
         return value
+
+    def _strings(self, path: str) -> dict[str, str]:
+        found = self._find(path) or {}
+        if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
+            raise self._wrong(path, "must be a table of texts")
+        return dict(found)
+
+    def _texts(self, path: str) -> tuple[str, ...]:
+        value = self._find(path) or []
+        if not isinstance(value, list) or not all(isinstance(note, str) for note in value):
+            raise self._wrong(path, "must be a list of texts")
+        return tuple(value)
 
     def _text(self, path: str) -> str:
         value = self._find(path)
         if not isinstance(value, str) or not value.strip():
             raise self._wrong(path, "is missing: it must be a text" if value is None else "must be a text")
-        return value
+        return _IDENTIFIER.sub(lambda match: self._identifier(path, match), value)
+
+    def _identifier(self, path: str, match: re.Match[str]) -> str:
+        name = match[1]
+        if name == "fence" and path.startswith("actions."):
+            return match[0]
+        if name in self._names:
+            return _quoted(self._names[name])
+        if "discover" in self._raw:
+            # Known only once the queues of a database have been looked for.
+            return match[0]
+        raise self._wrong(path, f"has ${{{name}}}, which [names] does not give")
 
     def _optional(self, path: str) -> str | None:
         return None if self._find(path) is None else self._text(path)

@@ -11,17 +11,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import psycopg
 from psycopg.rows import dict_row
 
-from leasetop import journal, mapping, reading, statements, text
+from leasetop import journal, reading, statements, text
 from leasetop import profile as profiles
 from leasetop.clock import ServerClock
 from leasetop.database import Database, Row
-from leasetop.errors import NoQueue, Refused
+from leasetop.errors import Refused
 from leasetop.model import (
     Backoff,
     Detail,
@@ -61,42 +60,6 @@ _SERVER = b"""
 """
 
 
-async def find(database: Database, table: str | None = None, profile: Path | None = None) -> "Queue":
-    """The queue of this database: by the profile given, by the table given, or by the shipped profiles.
-
-    A table called payment_jobs that is not the home table is understood by its columns, where that can be done without
-    a question. Raises NoQueue with what was looked for, ProfileError, MappingError, Unreachable or Refused.
-    """
-    if profile is not None:
-        return Queue(database, profiles.load(profile))
-    if table is not None:
-        return Queue(database, await _understood(database, table))
-    known = profiles.shipped()
-    async with database.reading() as connection:
-        for candidate in known:
-            cursor = await connection.execute(statements.bind(candidate.detect))
-            row = await cursor.fetchone()
-            if row is not None and row[0]:
-                return Queue(database, candidate)
-        cursor = await connection.execute(
-            b"SELECT current_database(), current_setting('search_path'), to_regclass('payment_jobs') IS NOT NULL"
-        )
-        row = await cursor.fetchone()
-    assert row is not None
-    if row[2]:
-        return Queue(database, await _understood(database, "payment_jobs"))
-    raise NoQueue(
-        f"no queue in {text.safe(row[0])} (search_path {text.safe(row[1])}): looked for "
-        f"{', '.join(profile.title for profile in known)}. Make the home table with leasetop init, "
-        "name a table of your own with --table, or give the right database in --dsn"
-    )
-
-
-async def _understood(database: Database, table: str) -> Profile:
-    guess = await mapping.guess(database, table)
-    return profiles.read(guess.document(), table)
-
-
 class Queue:
     """One queue, through its profile."""
 
@@ -128,13 +91,15 @@ class Queue:
         answered = time.monotonic()
         assert server and tallies and jobs is not None
         now = server[0]["now"]
-        counted = {_arm(row): _tally(row) for row in tallies}
+        counted: dict[tuple[State, Reason | None], Tally] = {}
+        for row in tallies:
+            counted[_state(row)] = counted.get(_state(row), Tally()) + _tally(row)
         return Snapshot(
             server=_server(server[0], host),
             clock=ServerClock.read(now, asked, answered),
             queue=self.profile.title,
             view=view,
-            jobs=tuple(map(self._job, jobs)),
+            jobs=self._jobs_of(jobs),
             tallies={
                 state: sum((tally for (known, _), tally in counted.items() if known is state), Tally())
                 for state in State
@@ -181,8 +146,8 @@ class Queue:
         found: dict[str, Job | None] = dict.fromkeys(ids)
         async with self._database.reading() as connection:
             for given in ids:
-                parts = tuple(given.split("/", len(self.profile.key) - 1))
-                if len(parts) != len(self.profile.key):
+                parts = tuple(given.split("/", len(self.profile.live.key) - 1))
+                if len(parts) != len(self.profile.live.key):
                     continue
                 await connection.execute(b"SAVEPOINT parse")
                 try:
@@ -200,14 +165,13 @@ class Queue:
         asked = time.monotonic()
         async with self._database.reading() as connection:
             now = (await self._fetch(connection, _SERVER, {}))[0]["now"]
-            sql = reading.jobs(self.profile, reading.arms(self.profile, states))
+            sql = reading.jobs(reading.arms(self.profile, states))
             rows = await self._fetch(connection, self._bind(sql), {"limit": limit}) if sql else []
-        rows = rows[:limit]
-        return tuple(map(self._job, rows)), ServerClock.read(now, asked, time.monotonic())
+        return self._jobs_of(rows)[:limit], ServerClock.read(now, asked, time.monotonic())
 
     async def expired(self, limit: int = PAGE) -> tuple[Job, ...]:
         """The preview of a sweep: the jobs whose lease is over, oldest first, at most `limit`."""
-        sql = reading.jobs(self.profile, [(State.STUCK, Reason.EXPIRED)])
+        sql = reading.jobs(arm for arm in reading.arms(self.profile, [State.STUCK]) if arm.reason is Reason.EXPIRED)
         async with self._database.reading() as connection:
             return tuple(map(self._job, await self._fetch(connection, self._bind(sql), {"limit": limit})))
 
@@ -217,7 +181,7 @@ class Queue:
         `force` takes a lease that is not over: an act of its own, which the caller asks for separately.
         Raises Unreachable (whether it happened is then unknown: look again) or Refused.
         """
-        sql = self._action("requeue")
+        sql = self._way_back(seen)
         given = self._key(seen.key) | {"fence": seen.fence, "actor": actor, "reason": reason, "force": force}
         for _ in range(_FORCED if force else 1):
             async with self._database.acting() as connection:
@@ -307,25 +271,35 @@ class Queue:
         return self.profile.id == "payment_jobs"
 
     def can(self, action: str) -> bool:
-        """Whether the profile knows this act."""
-        return action in self.profile.actions
+        """Whether the profile knows this act, be it only as a command of the queue's own tool."""
+        return action in self.profile.actions or (action == "requeue" and "retry" in self.profile.actions)
 
     def _action(self, name: str) -> str:
-        if name not in self.profile.actions:
+        action = self.profile.actions.get(name)
+        if action is None or action.sql is None:
             raise Refused(f"{self.profile.title} cannot {name}: its profile has no such action")
-        return self.profile.actions[name].sql
+        return action.sql
+
+    def _way_back(self, job: Job) -> str:
+        """The statement that requeues a job in its state. Raises Refused, with the command where there is one."""
+        action = self.profile.way_back(job.state)
+        if action is None:
+            raise Refused(f"{self.profile.title}: its profile has no act that returns a {job.state} job to waiting")
+        if action.sql is None:
+            command = action.command(self.profile.key_of(job.key))
+            raise Refused(f"{self.profile.title}: only its own tool can do that right: {command}")
+        return action.sql
 
     def _jobs(self, view: View) -> bytes:
-        return self._bind(reading.jobs(self.profile, reading.arms(self.profile, view.states)))
+        return self._bind(reading.jobs(reading.arms(self.profile, view.states)))
 
     @cached_property
     def _one(self) -> bytes:
-        every = reading.arms(self.profile, State)
-        return self._bind(reading.jobs(self.profile, every, reading.key_condition(self.profile), longest=_WHOLE))
+        return self._bind(reading.jobs(reading.arms(self.profile, State), one=True, longest=_WHOLE))
 
     @cached_property
     def _owners(self) -> bytes | None:
-        return self._bind(reading.owners(self.profile)) if "owner" in self.profile.columns else None
+        return self._bind(reading.owners(self.profile)) if self.profile.has("owner") else None
 
     @cached_property
     def _watchers(self) -> bytes | None:
@@ -344,7 +318,7 @@ class Queue:
         return self._bound.setdefault(sql, statements.bind(sql))
 
     def _key(self, key: Key) -> dict[str, object]:
-        return {f"key_{column.name}": part for column, part in zip(self.profile.key, key, strict=True)}
+        return {f"key_{column.name}": part for column, part in zip(self.profile.live.key, key, strict=True)}
 
     async def _ask(
         self,
@@ -359,19 +333,26 @@ class Queue:
                     cursors.append(None)
                     continue
                 cursor = connection.cursor(row_factory=dict_row)
-                await cursor.execute(sql, given)
+                await cursor.execute(sql, {**self.profile.values, **given})
                 cursors.append(cursor)
         return cursors
 
     async def _fetch(self, connection: psycopg.AsyncConnection, sql: bytes, given: Mapping[str, object]) -> list[Row]:
         async with connection.cursor(row_factory=dict_row) as cursor:
-            await cursor.execute(sql, given)
+            await cursor.execute(sql, {**self.profile.values, **given})
             return list(await cursor.fetchall())
 
+    def _jobs_of(self, rows: Iterable[Row]) -> tuple[Job, ...]:
+        """Each job once, in its first state: an archive may have a row for every attempt."""
+        found: dict[Key, Job] = {}
+        for job in map(self._job, rows):
+            found.setdefault(job.key, job)
+        return tuple(found.values())
+
     def _job(self, row: Row) -> Job:
-        state, reason = _arm(row)
+        state, reason = _state(row)
         return Job(
-            key=tuple(row[f"key_{n}"] for n in range(len(self.profile.key))),
+            key=tuple(row[f"key_{n}"] for n in range(len(self.profile.live.key))),
             state=state,
             reason=reason,
             **{name: row[name] for name in profiles.COLUMNS},
@@ -438,7 +419,7 @@ async def _rows(cursor: psycopg.AsyncCursor[Row] | None) -> list[Row] | None:
     return None if cursor is None else list(await cursor.fetchall())
 
 
-def _arm(row: Row) -> reading.Arm:
+def _state(row: Row) -> tuple[State, Reason | None]:
     return State(row["state"]), Reason(row["reason"]) if row["reason"] else None
 
 
@@ -467,7 +448,18 @@ def _watcher(row: Row) -> Watcher:
 
 
 def _event(row: Row) -> Event:
-    return Event(**row)
+    # Besides what happened and when, a profile's history says what its queue keeps.
+    return Event(
+        event=row["event"],
+        ended_at=row["ended_at"],
+        attempt=row.get("attempt"),
+        owner=row.get("owner"),
+        stage=row.get("stage"),
+        error=row.get("error"),
+        started_at=row.get("started_at"),
+        actor=row.get("actor"),
+        reason=row.get("reason"),
+    )
 
 
 def _throughput_parameters() -> dict[str, object]:

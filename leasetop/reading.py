@@ -5,64 +5,115 @@ every arm can use the index made for it. Arms are joined by UNION ALL, in the or
 is followed by a line break: it may end in a comment.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from leasetop.model import Reason, State
-from leasetop.profile import COLUMNS, Profile
+from leasetop.profile import COLUMNS, Profile, Source
 
 # A count stops here and says so: nothing that the screen asks may grow with the table.
 CAP = 10_000
 # Longer texts are cut in the database: a list of jobs must not carry megabytes.
-_CUT = {"error": 300, "owner": 200, "stage": 80, "kind": 80, "idempotency_key": 200, "status": 80}
+_CUT = {"error": 300, "owner": 200, "stage": 80, "queue": 80, "kind": 80, "idempotency_key": 200, "status": 80}
 
-Arm = tuple[State, Reason | None]
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """The rows of one source that are in one state, for one reason."""
+
+    source: Source
+    state: State
+    reason: Reason | None
+
+    @property
+    def rows(self) -> str:
+        """FROM and WHERE."""
+        return f"FROM {self.source.relation} WHERE ({self.source.states[self.state, self.reason]}\n)"
+
+    @property
+    def labels(self) -> str:
+        """Two columns: state and reason."""
+        reason = f"'{self.reason}'" if self.reason else "NULL"
+        return f"'{self.state}' AS state, {reason} AS reason"
+
+    @property
+    def order(self) -> str:
+        """ORDER BY, where the profile has one."""
+        return f"ORDER BY {self.source.order[self.state]}" if self.state in self.source.order else ""
 
 
 def arms(profile: Profile, states: Iterable[State]) -> list[Arm]:
     """The arms of these states, in their order; those that the profile does not tell are left out."""
-    return [arm for state in states for arm in profile.states if arm[0] is state]
+    return [
+        Arm(source, known, reason)
+        for state in states
+        for source in profile.sources
+        for known, reason in source.states
+        if known is state
+    ]
 
 
-def jobs(profile: Profile, chosen: Iterable[Arm], condition: str = "", longest: int | None = None) -> str:
+def jobs(chosen: Iterable[Arm], *, one: bool = False, longest: int | None = None) -> str:
     """Rows of jobs, at most `:limit`: state, reason, key_0..n, and each canonical column.
 
-    Texts are cut, and end in an ellipsis then; `longest` is for a single job, of which one wants to see more.
+    `one` is for the job of `:key_NAME`. Texts are cut, and end in an ellipsis then; `longest` is for a single job, of
+    which one wants to see more.
     """
-    selected = [f"({column.sql})::text AS key_{n}" for n, column in enumerate(profile.key)]
+    return _union(
+        f"SELECT {arm.labels}, {', '.join(_columns(arm.source, longest))} "
+        f"{arm.rows}{_is_the_one(arm.source) if one else ''} {arm.order} LIMIT :limit"
+        for arm in chosen
+    )
+
+
+def _is_the_one(source: Source) -> str:
+    return "".join(f" AND {column.sql} = :key_{column.name}::{column.type}" for column in source.key)
+
+
+def _columns(source: Source, longest: int | None) -> Iterator[str]:
+    for n, column in enumerate(source.key):
+        yield f"({column.sql})::text AS key_{n}"
     for name, kind in COLUMNS.items():
-        expression = f"({profile.columns[name]})::{kind}" if name in profile.columns else f"NULL::{kind}"
+        expression = f"({source.columns[name]})::{kind}" if name in source.columns else f"NULL::{kind}"
+        if name == "fence" and name not in source.columns:
+            # A row of an archive: no act changes it, so nothing ever equals its fence.
+            expression = "'archived'::text"
         if name in _CUT:
             expression = _cut(expression, longest or _CUT[name])
-        selected.append(f"{expression} AS {name}")
-    return _union(
-        f"SELECT '{state}' AS state, {_literal(reason)} AS reason, {', '.join(selected)} "
-        f"FROM {profile.source} WHERE ({profile.states[state, reason]}\n){condition} "
-        f"{_order(profile, state)} LIMIT :limit"
-        for state, reason in chosen
+        yield f"{expression} AS {name}"
+
+
+def payload(profile: Profile) -> str | None:
+    """The payload of one live job as text, at most `:longest` characters, and its whole length."""
+    if profile.payload is None:
+        return None
+    return (
+        f"SELECT left(payload, :longest) AS payload, length(payload) AS length FROM ("
+        f"SELECT ({profile.payload})::text AS payload FROM {profile.live.relation} "
+        f"WHERE true{_is_the_one(profile.live)} LIMIT 1) AS one"
     )
 
 
 def tallies(profile: Profile) -> str:
     """One row an arm: state, reason, count (at most CAP + 1), oldest and newest."""
     return _union(
-        f"SELECT '{state}' AS state, {_literal(reason)} AS reason, count(*) AS count, "
-        f"min(since) AS oldest, max(since) AS newest FROM ("
-        f"SELECT ({profile.since.get(state, 'NULL')})::timestamptz AS since FROM {profile.source} "
-        f"WHERE ({predicate}\n) {_order(profile, state)} LIMIT {CAP + 1}) AS few"
-        for (state, reason), predicate in profile.states.items()
+        f"SELECT {arm.labels}, count(*) AS count, min(since) AS oldest, max(since) AS newest FROM ("
+        f"SELECT ({arm.source.since.get(arm.state, 'NULL')})::timestamptz AS since "
+        f"{arm.rows} {arm.order} LIMIT {CAP + 1}) AS few"
+        for arm in arms(profile, State)
     )
 
 
 def owners(profile: Profile) -> str:
     """One row an owner, the one with most expired leases first, at most `:limit`; `owners` counts them all."""
+    live = profile.live
     held = _union(
-        f"SELECT ({profile.columns['owner']})::text AS owner, "
-        f"({profile.columns.get('lease_until', 'NULL')})::timestamptz AS lease_until, "
-        f"({profile.columns.get('claimed_at', 'NULL')})::timestamptz AS claimed_at, "
-        f"{'true' if state is State.STUCK else 'false'} AS expired "
-        f"FROM {profile.source} WHERE ({profile.states[state, reason]}\n) LIMIT {CAP + 1}"
-        for state, reason in arms(profile, (State.PROCESSING, State.STUCK))
-        if reason is not Reason.PARKED
+        f"SELECT ({live.columns['owner']})::text AS owner, "
+        f"({live.columns.get('lease_until', 'NULL')})::timestamptz AS lease_until, "
+        f"({live.columns.get('claimed_at', 'NULL')})::timestamptz AS claimed_at, "
+        f"{'true' if arm.state is State.STUCK else 'false'} AS expired {arm.rows} LIMIT {CAP + 1}"
+        for arm in arms(profile, (State.PROCESSING, State.STUCK))
+        if arm.source is live and arm.reason is not Reason.PARKED
     )
     return (
         f"SELECT {_cut('owner', _CUT['owner'])} AS owner, "
@@ -87,21 +138,8 @@ def throughput(profile: Profile) -> str | None:
     )
 
 
-def key_condition(profile: Profile) -> str:
-    """` AND key = :key_NAME`, typed, for each column of the key."""
-    return "".join(f" AND {column.sql} = :key_{column.name}::{column.type}" for column in profile.key)
-
-
 def _cut(expression: str, longest: int) -> str:
     return f"CASE WHEN length({expression}) > {longest} THEN left({expression}, {longest}) || '…' ELSE {expression} END"
-
-
-def _order(profile: Profile, state: State) -> str:
-    return f"ORDER BY {profile.order[state]}" if state in profile.order else ""
-
-
-def _literal(reason: Reason | None) -> str:
-    return f"'{reason}'" if reason else "NULL"
 
 
 def _union(selects: Iterable[str]) -> str:

@@ -1,11 +1,13 @@
 """What the commands print: a snapshot, a job or a sweep, as text for a person or as JSON for a program."""
 
+import json
 from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
 from leasetop import text
 from leasetop.model import NEVER, Job, Reason, Snapshot, State, Swept
+from leasetop.profile import Profile
 
 
 def status_json(snapshot: Snapshot) -> dict[str, Any]:
@@ -43,6 +45,35 @@ def status_json(snapshot: Snapshot) -> dict[str, Any]:
         if snapshot.throughput is None
         else round(snapshot.throughput.per_minute(snapshot.now), 1),
     }
+
+
+def queue_json(profile: Profile, snapshot: Snapshot) -> str:
+    """A queue of a database, for `leasetop queues`: one object a line."""
+    known = {
+        "queue": profile.title,
+        "profile": profile.id,
+        "label": profile.label,
+        "tested": list(profile.tested),
+        "evidence": str(profile.evidence),
+        "completion_fenced": profile.completion_fenced,
+        "acts": sorted(profile.actions),
+    }
+    return json.dumps(known | {"states": status_json(snapshot)["states"], "notes": list(profile.notes)})
+
+
+def queue_text(profile: Profile, snapshot: Snapshot) -> str:
+    """The same for a person: a line, and what to know about it indented below."""
+    counts = ", ".join(
+        f"{text.count(tally.count, tally.capped)} {state}" for state, tally in snapshot.tallies.items() if tally.count
+    )
+    fenced = "completion fenced" if profile.completion_fenced else "a late finisher can still complete"
+    lines = [
+        f"{text.safe(profile.title)}  [{profile.label}]  {counts or 'empty'}",
+        f"    evidence: {profile.evidence}; {fenced}; acts: {', '.join(sorted(profile.actions)) or 'none'}",
+    ]
+    if profile.tested:
+        lines.append(f"    tested with {', '.join(profile.tested)}")
+    return "\n".join([*lines, *(f"    {text.safe(note)}" for note in profile.notes)])
 
 
 def _held(snapshot: Snapshot) -> dict[str, int]:

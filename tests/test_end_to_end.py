@@ -11,7 +11,7 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input
 
-from leasetop import queue as queues
+from leasetop import finding
 from leasetop.database import Database
 from leasetop.demo import shop
 from leasetop.demo.fleet import Condition, Fleet, Pace
@@ -46,7 +46,7 @@ async def app(dsn: str, fleet: Fleet) -> AsyncIterator[LeasetopApp]:
     Provider(dsn).prepare()
     database = Database(dsn)
     yield LeasetopApp(
-        await queues.find(database),
+        await finding.find(database),
         actor="ops@box",
         interval=timedelta(seconds=0.1),
         fleet=fleet,

@@ -13,8 +13,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from leasetop import journal, mapping, profile
-from leasetop import queue as queues
+from leasetop import finding, journal, mapping, profile
 from leasetop.database import Database
 from leasetop.errors import NoQueue, Refused
 from leasetop.mapping import MappingError
@@ -160,7 +159,7 @@ async def test_an_act_that_cannot_be_journaled_says_so(database: Database, blank
 async def test_a_plain_payment_jobs_opens_without_a_question(database: Database, blank_dsn: str) -> None:
     with psycopg.connect(blank_dsn, autocommit=True) as connection:
         connection.execute((CASES / "plain_payment_jobs.sql").read_bytes())
-    queue = await queues.find(database)
+    queue = await finding.find(database)
     assert not queue.is_home
     assert (await queue.snapshot()).tallies[State.STUCK].count == 1
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 import psycopg
 import pytest
 
-from leasetop import queue as queues
+from leasetop import finding
 from leasetop.database import Database
 from leasetop.errors import NoQueue, Refused, Unreachable
 from leasetop.model import Job, Policy, Reason, State, View
@@ -23,7 +23,7 @@ def connection(dsn: str) -> Iterator[psycopg.Connection]:
 @pytest.fixture
 async def queue(dsn: str) -> AsyncIterator[Queue]:
     database = Database(dsn)
-    yield await queues.find(database)
+    yield await finding.find(database)
     await database.close()
 
 
@@ -48,7 +48,9 @@ async def test_every_job_is_in_one_shown_state_and_totals_add_up(queue: Queue, c
     snapshot = await queue.snapshot(View.ALL)
     counts = {state: tally.count for state, tally in snapshot.tallies.items()}
     assert counts == dict.fromkeys(State, 1) | {State.STUCK: 3}
-    assert {reason: tally.count for reason, tally in snapshot.reasons.items()} == dict.fromkeys(Reason, 1)
+    assert {reason: tally.count for reason, tally in snapshot.reasons.items()} == dict.fromkeys(
+        (Reason.EXPIRED, Reason.NO_LEASE, Reason.PARKED), 1
+    )
     assert len(snapshot.jobs) == sum(counts.values()) == 10
     assert len({job.key for job in snapshot.jobs}) == 10
 
@@ -256,7 +258,7 @@ async def test_a_payment_is_enqueued_once(queue: Queue, connection: psycopg.Conn
 async def test_a_database_without_a_queue_is_said_to_have_none(blank_dsn: str) -> None:
     database = Database(blank_dsn)
     with pytest.raises(NoQueue, match="payment_jobs"):
-        await queues.find(database)
+        await finding.find(database)
     await database.close()
 
 
@@ -271,7 +273,7 @@ async def test_a_broken_connection_is_made_anew(queue: Queue, connection: psycop
 async def test_a_read_only_database_refuses_acts_itself(dsn: str, connection: psycopg.Connection) -> None:
     job = world.held(connection, lease_s=-5)
     database = Database(dsn, read_only=True)
-    queue = await queues.find(database)
+    queue = await finding.find(database)
     with pytest.raises(Refused, match="read-only"):
         await queue.requeue(await seen(queue, job), "ops", "x")
     await database.close()
@@ -285,7 +287,7 @@ async def test_a_role_without_privileges_is_told_so(queue: Queue, connection: ps
     database = Database(psycopg.conninfo.make_conninfo(dsn, user="onlooker"))
     try:
         with pytest.raises(Refused, match="no privilege"):
-            await (await queues.find(database)).requeue(await seen(queue, job), "onlooker", "x")
+            await (await finding.find(database)).requeue(await seen(queue, job), "onlooker", "x")
     finally:
         await database.close()
         connection.execute("DROP OWNED BY onlooker")
@@ -295,7 +297,7 @@ async def test_a_role_without_privileges_is_told_so(queue: Queue, connection: ps
 async def test_a_session_that_somebody_set_read_only_stays_that(dsn: str, connection: psycopg.Connection) -> None:
     job = world.held(connection, lease_s=-5)
     database = Database(psycopg.conninfo.make_conninfo(dsn, options="-c default_transaction_read_only=on"))
-    queue = await queues.find(database)
+    queue = await finding.find(database)
     with pytest.raises(Refused, match="read-only"):
         await queue.sweep(Policy.REQUEUE, "ops")
     await database.close()

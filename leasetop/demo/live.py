@@ -16,8 +16,8 @@ from leasetop.database import Database, connect
 from leasetop.demo import shop
 from leasetop.demo.fleet import Fleet
 from leasetop.demo.postgres import EmbeddedPostgres, default_directory
+from leasetop.finding import find
 from leasetop.model import Policy
-from leasetop.queue import find
 
 DATABASE = "leasetop"
 _FIRST_PAYMENTS = 25

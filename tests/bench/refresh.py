@@ -7,7 +7,7 @@ import time
 
 import psycopg
 
-from leasetop import queue as queues
+from leasetop import finding
 from leasetop.database import Database
 from leasetop.demo.postgres import EmbeddedPostgres
 from leasetop.model import View
@@ -44,7 +44,7 @@ def measure(server: EmbeddedPostgres, told: argparse.Namespace) -> None:
 
 async def _cost(dsn: str) -> tuple[float, float]:
     database = Database(dsn)
-    queue = await queues.find(database)
+    queue = await finding.find(database)
     await queue.snapshot(View.ACTIVE)
     with psycopg.connect(dsn, autocommit=True) as connection:
         before, took = _blocks(connection), []
