@@ -58,6 +58,7 @@ _TOP = {
     *("watchers", "actions", "notes"),
 }
 _ARCHIVE = {"from", "key", "columns", "states", "since", "order"}
+_ACTION = {"statement", "sql", "effect", "delegate", "confirm", "needs"}
 _PARAMETER_TYPES = ("interval", "integer", "text")
 _IDENTIFIER = re.compile(r"\$\{(\w+)\}")
 
@@ -97,6 +98,8 @@ class Action:
     """A command with `{NAME}` for each column of the key."""
     confirm: str | None = None
     """What the operator has to be sure of, since nothing in the database proves it: needs the typed id."""
+    needs: str | None = None
+    """Who may do it: without that the statement may change nothing and say nothing."""
 
     def command(self, key: Mapping[str, str]) -> str | None:
         """The command for one job, safe to paste into a shell."""
@@ -377,8 +380,12 @@ class _Reader:
                 sql = statements.text(self._text(f"{at}.statement"))
             elif delegate is None:
                 sql = self._text(f"{at}.sql").replace("${fence}", f"({fence})")
-            effect, confirm = self._optional(f"{at}.effect"), self._optional(f"{at}.confirm")
-            found[name] = Action(sql, effect or "", delegate, confirm)
+            elif "sql" in value:
+                raise self._wrong(at, "has both sql and delegate: it is one or the other")
+            for key in value.keys() - _ACTION:
+                raise self._wrong(f"{at}.{key}", f"is not known; known are {', '.join(sorted(_ACTION))}")
+            confirm, needs = self._optional(f"{at}.confirm"), self._optional(f"{at}.needs")
+            found[name] = Action(sql, self._optional(f"{at}.effect") or "", delegate, confirm, needs)
         return found
 
     def _find(self, path: str) -> Any:

@@ -54,6 +54,8 @@ _FORCED = 5
 _WHOLE = 20_000
 """Characters of one text of one job."""
 
+_SWEPT = (Reason.EXPIRED, Reason.GONE)
+
 _SERVER = b"""
     SELECT clock_timestamp() AS now, current_setting('server_version') AS version, current_database()::text AS database,
            current_user::text AS "user", pg_is_in_recovery() AS standby
@@ -171,7 +173,7 @@ class Queue:
 
     async def expired(self, limit: int = PAGE) -> tuple[Job, ...]:
         """The preview of a sweep: the jobs whose lease is over, oldest first, at most `limit`."""
-        sql = reading.jobs(arm for arm in reading.arms(self.profile, [State.STUCK]) if arm.reason is Reason.EXPIRED)
+        sql = reading.jobs(arm for arm in reading.arms(self.profile, [State.STUCK]) if arm.reason in _SWEPT)
         async with self._database.reading() as connection:
             return tuple(map(self._job, await self._fetch(connection, self._bind(sql), {"limit": limit})))
 
