@@ -612,7 +612,10 @@ async def _find(database: "Database", target: Target) -> "Queue":
 
 async def _screen(target: Target, interval: timedelta, policy: str) -> None:
     from leasetop import whoami
+    from leasetop.database import Database
+    from leasetop.finding import SeveralQueues
     from leasetop.model import Policy
+    from leasetop.queue import Queue
     from leasetop.tui.app import LeasetopApp
 
     def make_fleet() -> "Fleet":
@@ -620,18 +623,31 @@ async def _screen(target: Target, interval: timedelta, policy: str) -> None:
 
         return Fleet(target.dsn or "", policy=Policy(policy))
 
-    async def show(queue: "Queue") -> None:
-        actor = whoami.operator()
-        app = LeasetopApp(queue, actor=actor, interval=interval, policy=Policy(policy), make_fleet=make_fleet)
+    database = Database(target.dsn)
+    try:
+        survey = None
+        try:
+            queue = await _find(database, target)
+        except SeveralQueues as several:
+            survey = several.found
+            queue = Queue(database, survey.profiles[0])
+        app = LeasetopApp(
+            queue,
+            actor=whoami.operator(),
+            interval=interval,
+            policy=Policy(policy),
+            make_fleet=make_fleet,
+            survey=survey,
+        )
         try:
             await app.run_async()
         finally:
             if app.fleet is not None:
                 await app.fleet.close()
-        if app.return_code:
-            sys.exit(app.return_code)
-
-    await _with_queue(target, show)
+    finally:
+        await database.close()
+    if app.return_code:
+        sys.exit(app.return_code)
 
 
 def _run(work: Coroutine[Any, Any, T]) -> T:

@@ -136,8 +136,8 @@ class Job:
         return None if self.lease_until is None else self.lease_until - now
 
     def is_live(self, now: datetime) -> bool:
-        """Whether somebody holds this job right now."""
-        return self.state is State.PROCESSING and self.lease_until is not None and self.lease_until >= now
+        """Whether somebody holds this job right now, as far as anything tells."""
+        return self.state is State.PROCESSING and (self.lease_until is None or self.lease_until >= now)
 
 
 @dataclass(frozen=True, slots=True)

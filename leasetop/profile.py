@@ -166,6 +166,11 @@ class Profile:
         """All places where jobs are; the live one first."""
         return self.live, *self.archives
 
+    @property
+    def is_home(self) -> bool:
+        """Whether this is leasetop's own table, the only one that its workers can work on."""
+        return self.id == "payment_jobs"
+
     def keeps(self, state: State) -> bool:
         """Whether this queue can tell jobs in that state at all."""
         return any(known is state for source in self.sources for known, _ in source.states)

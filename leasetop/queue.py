@@ -67,7 +67,7 @@ class Queue:
 
     def __init__(self, database: Database, profile: Profile) -> None:
         self.profile = profile
-        self._database = database
+        self.database = database
         self._bound: dict[str, bytes] = {}
 
     async def snapshot(self, view: View = View.ACTIVE, limit: int = PAGE, owners: int = _OWNERS) -> Snapshot:
@@ -76,7 +76,7 @@ class Queue:
         Raises Unreachable or Refused.
         """
         asked = time.monotonic()
-        async with self._database.reading() as connection:
+        async with self.database.reading() as connection:
             cursors = await self._ask(
                 connection,
                 [
@@ -124,7 +124,7 @@ class Queue:
     async def detail(self, key: Key) -> Detail:
         """One job and its history. Raises Unreachable or Refused."""
         asked = time.monotonic()
-        async with self._database.reading() as connection:
+        async with self.database.reading() as connection:
             server, jobs, history = [
                 await _rows(cursor)
                 for cursor in await self._ask(
@@ -146,7 +146,7 @@ class Queue:
     async def find_jobs(self, ids: Sequence[str]) -> dict[str, Job | None]:
         """Jobs by their id as the screen writes it; None where there is none. Raises Unreachable or Refused."""
         found: dict[str, Job | None] = dict.fromkeys(ids)
-        async with self._database.reading() as connection:
+        async with self.database.reading() as connection:
             for given in ids:
                 parts = tuple(given.split("/", len(self.profile.live.key) - 1))
                 if len(parts) != len(self.profile.live.key):
@@ -165,7 +165,7 @@ class Queue:
         """Jobs of one state (None: all), for the command line."""
         states = (state,) if state else View.ALL.states
         asked = time.monotonic()
-        async with self._database.reading() as connection:
+        async with self.database.reading() as connection:
             now = (await self._fetch(connection, _SERVER, {}))[0]["now"]
             sql = reading.jobs(reading.arms(self.profile, states))
             rows = await self._fetch(connection, self._bind(sql), {"limit": limit}) if sql else []
@@ -174,7 +174,7 @@ class Queue:
     async def expired(self, limit: int = PAGE) -> tuple[Job, ...]:
         """The preview of a sweep: the jobs whose lease is over, oldest first, at most `limit`."""
         sql = reading.jobs(arm for arm in reading.arms(self.profile, [State.STUCK]) if arm.reason in _SWEPT)
-        async with self._database.reading() as connection:
+        async with self.database.reading() as connection:
             return tuple(map(self._job, await self._fetch(connection, self._bind(sql), {"limit": limit})))
 
     async def requeue(self, seen: Job, actor: str, reason: str, force: bool = False) -> Outcome:
@@ -186,7 +186,7 @@ class Queue:
         sql = self._way_back(seen)
         given = self._key(seen.key) | {"fence": seen.fence, "actor": actor, "reason": reason, "force": force}
         for _ in range(_FORCED if force else 1):
-            async with self._database.acting() as connection:
+            async with self.database.acting() as connection:
                 changed = await self._fetch(connection, self._bind(sql), _only(given, sql))
                 if len(changed) > 1:
                     raise Refused(f"job {seen.id}: the requeue met {len(changed)} rows and was rolled back")
@@ -244,7 +244,7 @@ class Queue:
                 "backoff": backoff.base,
                 "backoff_cap": backoff.cap,
             }
-            async with self._database.acting() as connection:
+            async with self.database.acting() as connection:
                 rows = await self._fetch(connection, self._bind(sql), _only(given, sql))
             swept += [
                 Swept((str(row["id"]),), row["status"], row["attempts"], row["max_attempts"], row["owner"])
@@ -259,18 +259,13 @@ class Queue:
         """Enqueues payments (the parameters of sql/enqueue.sql); None where the idempotency key is taken."""
         sql = self._bind(self._action("enqueue"))
         made: list[int | None] = []
-        async with self._database.acting() as connection:
+        async with self.database.acting() as connection:
             for payment in payments:
                 given = {"max_attempts": 5, "delay": timedelta(), **payment}
                 given["payload"] = json.dumps(given.get("payload", {}))
                 rows = await self._fetch(connection, sql, given)
                 made.append(rows[0]["id"] if rows else None)
         return made
-
-    @property
-    def is_home(self) -> bool:
-        """Whether this is leasetop's own table, the only one that its workers can work on."""
-        return self.profile.id == "payment_jobs"
 
     def can(self, action: str) -> bool:
         """Whether the profile knows this act, be it only as a command of the queue's own tool."""
@@ -370,13 +365,9 @@ def refusal(seen: Job, current: Job | None, clock: ServerClock) -> str:
     if current.state is State.COMPLETED:
         return f"{name}: it is Completed, and a payment that was made is never requeued"
     if current.is_live(now):
-        left = text.duration(current.remaining(now) or timedelta())
         same = current.fence == seen.fence or _only_renewed(seen, current)
         taken = "" if same else " (it was claimed since you looked)"
-        return (
-            f"{name}: {text.safe(current.owner)} holds its lease for another {left}, attempt {current.attempts}"
-            f"{taken}: a live lease is not requeued"
-        )
+        return f"{name}: {holding(current, now)}, attempt {current.attempts}{taken}: a live lease is not requeued"
     changes = _differences(seen, current)
     if changes:
         return f"{name}: it is not as you saw it: {', '.join(changes)}; nothing was changed"
@@ -387,6 +378,15 @@ def refusal(seen: Job, current: Job | None, clock: ServerClock) -> str:
     if current.state is State.CANCELLED:
         return f"{name}: it is Cancelled: not requeued"
     return f"{name}: nothing was changed: somebody else was at work on it; look again"
+
+
+def holding(job: Job, now: datetime) -> str:
+    """Who holds a live job and for how long, in words; `job.is_live(now)`."""
+    owner = text.safe(job.owner) or "a worker"
+    left = job.remaining(now)
+    if left is None:
+        return f"{owner} is at work on it, and nothing says that it is dead"
+    return f"{owner} holds its lease for another {text.duration(left)}"
 
 
 def _only_renewed(seen: Job, current: Job) -> bool:

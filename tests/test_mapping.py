@@ -160,7 +160,7 @@ async def test_a_plain_payment_jobs_opens_without_a_question(database: Database,
     with psycopg.connect(blank_dsn, autocommit=True) as connection:
         connection.execute((CASES / "plain_payment_jobs.sql").read_bytes())
     queue = await finding.find(database)
-    assert not queue.is_home
+    assert not queue.profile.is_home
     assert (await queue.snapshot()).tallies[State.STUCK].count == 1
 
 

@@ -56,6 +56,7 @@ ACTS = (
         On.JOBS,
     ),
     Act("sweep", "S", "Sweep", "End expired leases, after a preview of exactly which", On.JOBS),
+    Act("queues", "o", "Queues", "Choose another queue of this database", On.JOBS, footer=False),
     Act("workers", "w", "Workers", "Leases by owner, and the demo's worker processes", On.JOBS),
     *(
         Act(f"view('{name}')", str(n), name, f"Show the tab {name}", On.JOBS, footer=False)

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from textual import on
+from textual import on, work
 from textual.app import App, SystemCommand
 from textual.binding import Binding
 from textual.screen import Screen
@@ -16,14 +16,17 @@ from leasetop import text
 from leasetop.clock import ServerClock
 from leasetop.database import Database
 from leasetop.errors import LeasetopError, Unreachable
+from leasetop.finding import Survey, survey
 from leasetop.model import Backoff, Policy, Snapshot
 from leasetop.queue import Queue
 from leasetop.tui import acts, looks
+from leasetop.tui.late import LateFinishers
 from leasetop.tui.messages import Lost, Refreshed
 from leasetop.tui.poller import Poller
 from leasetop.tui.screens.board import Board
 from leasetop.tui.screens.help import HelpScreen
 from leasetop.tui.screens.jobs import JobsScreen
+from leasetop.tui.screens.queues import QueuesScreen
 from leasetop.tui.widgets.header import Link
 
 if TYPE_CHECKING:
@@ -31,13 +34,15 @@ if TYPE_CHECKING:
 
 _TICK_S = 1.0
 _STALE = timedelta(seconds=5)
+_LATE_S = 5.0
 
 
 class LeasetopApp(App[None]):
     """`leasetop --dsn ...` and `leasetop demo`.
 
     `make_fleet` makes the fleet of demo workers when one is first asked for. `demo_database` is given where they are at
-    home: spawning then needs no second question, and the race can be run (`race`: at once).
+    home: spawning then needs no second question, and the race can be run (`race`: at once). `survey` is given where
+    there are several queues: which to show is then asked first.
     """
 
     CSS_PATH = "leasetop.tcss"
@@ -61,6 +66,7 @@ class LeasetopApp(App[None]):
         fleet: "Fleet | None" = None,
         demo_database: Database | None = None,
         race: bool = False,
+        survey: Survey | None = None,
     ) -> None:
         super().__init__()
         self.queue = queue
@@ -77,7 +83,9 @@ class LeasetopApp(App[None]):
         )
         self._policy = policy
         self._make_fleet = make_fleet
+        self.late = LateFinishers()
         self._race = race
+        self._survey = survey
         self._error: LeasetopError | None = None
 
     def get_default_screen(self) -> Screen[None]:
@@ -96,6 +104,9 @@ class LeasetopApp(App[None]):
             loop.add_signal_handler(number, self.exit, None, 128 + number)
         if self._race:
             self.open_race()
+        if self._survey is not None:
+            self.choose_queue()
+        self.set_interval(_LATE_S, self._look_for_late_finishers)
 
     @property
     def database_title(self) -> str:
@@ -129,7 +140,7 @@ class LeasetopApp(App[None]):
                 f"no {act}: the database has not answered for {text.duration(self.snapshot.clock.age())}", failed=True
             )
             return False
-        if not (self.queue.is_home if act == "spawn" else self.queue.can(act)):
+        if not (self.queue.profile.is_home if act == "spawn" else self.queue.can(act)):
             self.say(f"no {act}: the profile of {self.snapshot.queue} has no such act", failed=True)
             return False
         return True
@@ -148,6 +159,36 @@ class LeasetopApp(App[None]):
     def say(self, words: str, failed: bool = False) -> None:
         """One line to the operator. Data in it is no markup."""
         self.notify(text.safe(words), severity="error" if failed else "information", timeout=8, markup=False)
+
+    @work(exclusive=True, group="choose")
+    async def choose_queue(self) -> None:
+        """Asks which queue of this database to show, and shows that."""
+        async with self.acting():
+            found, self._survey = self._survey or await survey(self.queue.database), None
+            chosen = await self.push_screen_wait(QueuesScreen(self.queue.database, found, self.queue.profile.title))
+            if chosen is not None and chosen.title != self.queue.profile.title:
+                self._show_queue(Queue(self.queue.database, chosen))
+
+    def _show_queue(self, queue: Queue) -> None:
+        self.queue, self.snapshot = queue, None
+        self.late.forget()
+        self.poller.show(queue)
+        for screen in self.screen_stack:
+            if isinstance(screen, JobsScreen):
+                screen.show_queue()
+        self.show_latest()
+
+    @work(exclusive=True, group="late")
+    async def _look_for_late_finishers(self) -> None:
+        if not self.late.any or self.snapshot is None or self._error is not None:
+            return
+        try:
+            warnings = await self.late.look(self.queue.find_jobs, self.snapshot.clock)
+        except LeasetopError:
+            # The poller has said so already, and the next look asks again.
+            return
+        for words in warnings:
+            self.notify(words, severity="warning", timeout=60, markup=False)
 
     def open_workers(self) -> None:
         """The workers screen, over the jobs."""

@@ -32,6 +32,11 @@ class Poller:
         self._wake = asyncio.Event()
         self._throughput: Throughput | None = None
 
+    def show(self, queue: Queue) -> None:
+        """Another queue from now on; an answer of the former one that is under way is dropped."""
+        self._queue, self._throughput = queue, None
+        self.wake()
+
     def wake(self) -> None:
         """An early refresh: now, or as soon as the one under way is done. Also while paused."""
         self._wake.set()
@@ -40,12 +45,15 @@ class Poller:
         """Until cancelled."""
         while True:
             self._wake.clear()
+            asked = self._queue
             try:
-                snapshot = await self._queue.snapshot(self.view)
+                snapshot = await asked.snapshot(self.view)
             except LeasetopError as error:
-                self._lost(error)
+                if asked is self._queue:
+                    self._lost(error)
             else:
-                self._publish(self._remember(snapshot))
+                if asked is self._queue:
+                    self._publish(self._remember(snapshot))
             await self._pause()
 
     async def _pause(self) -> None:

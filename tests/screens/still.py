@@ -24,6 +24,7 @@ from leasetop.model import (
     View,
     Watcher,
 )
+from leasetop.profile import shipped
 
 NOW = datetime(2026, 12, 1, 3, 0, tzinfo=UTC)
 MONOTONIC = 1000.0
@@ -167,7 +168,8 @@ class StillQueue:
         self.acts.append(("sweep", policy, [one.id for one in seen]))
         return tuple(Swept(one.key, "Pending", 1, 5, one.owner) for one in seen)
 
-    is_home = True
+    profile = shipped()[0]
+    database = None
 
     def can(self, action: str) -> bool:
         return True

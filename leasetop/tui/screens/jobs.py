@@ -12,7 +12,7 @@ from leasetop.errors import LeasetopError
 from leasetop.model import Job, Snapshot, View
 from leasetop.tui import acts
 from leasetop.tui.screens.board import Board
-from leasetop.tui.screens.requeue import Doubts, RequeueDialog
+from leasetop.tui.screens.requeue import RequeueDialog
 from leasetop.tui.screens.sweep import SweepDialog
 from leasetop.tui.widgets.detail import DetailPane
 from leasetop.tui.widgets.header import Header, Link
@@ -68,7 +68,7 @@ class JobsScreen(Board):
         yield Static(id="notes", markup=False)
         yield Tabs()
         with Horizontal(id="body"):
-            yield Jobs(id="jobs")
+            yield Jobs(self.top.queue.profile, id="jobs")
             yield DetailPane(id="detail")
         yield Footer(compact=True, show_command_palette=False)
 
@@ -129,6 +129,9 @@ class JobsScreen(Board):
         self.remove_class("-detail")
         self.query_one(Jobs).focus()
 
+    def action_queues(self) -> None:
+        self.top.choose_queue()
+
     def action_workers(self) -> None:
         self.top.open_workers()
 
@@ -175,17 +178,21 @@ class JobsScreen(Board):
             if detail.job is None:
                 self.top.say(f"job {text.safe(job.id)} is gone: nothing to requeue", failed=True)
                 return
-            dialog = RequeueDialog(detail, detail.job, job, self._doubts())
+            dialog = RequeueDialog(detail, detail.job, job, self.top.queue.profile)
             decision = await self.top.push_screen_wait(dialog)
             if decision is None:
                 return
             outcome = await self.top.queue.requeue(decision.job, self.top.actor, decision.reason, decision.force)
             self.top.say(outcome.words, failed=not outcome.done)
+            if outcome.done and not self.top.queue.profile.completion_fenced:
+                self.top.late.watch(decision.job)
 
-    def _doubts(self) -> Doubts:
-        snapshot = self.top.snapshot
-        assert snapshot is not None
-        return Doubts(by_age=snapshot.evidence == "age", unfenced=not snapshot.completion_fenced)
+    def show_queue(self) -> None:
+        """Another queue from now on."""
+        self.remove_class("-detail")
+        table = self.query_one(Jobs)
+        table.show_queue(self.top.queue.profile)
+        table.focus()
 
     def action_sweep(self) -> None:
         if self.top.may_act("sweep"):

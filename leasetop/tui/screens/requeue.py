@@ -13,8 +13,10 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Button, Input, Static
 
-from leasetop import text
-from leasetop.model import Detail, Job, State
+from leasetop import statements, text
+from leasetop.model import Detail, Evidence, Job, State
+from leasetop.profile import Profile
+from leasetop.queue import holding
 from leasetop.tui.widgets.detail import Pieces, history_pieces, job_pieces
 
 
@@ -25,16 +27,6 @@ class Requeue:
     job: Job
     reason: str
     force: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Doubts:
-    """What is not certain about this kind of table, whatever the job."""
-
-    by_age: bool = False
-    """That a lease is dead is told by its age only: the act needs the typed id."""
-    unfenced: bool = False
-    """A late finisher may still complete a job after it was requeued."""
 
 
 _REFUSED = {
@@ -54,13 +46,15 @@ class RequeueDialog(ModalScreen[Requeue | None]):
         Binding("ctrl+f", "force", "Force a live lease"),
     ]
 
-    def __init__(self, detail: Detail, job: Job, listed: Job, doubts: Doubts | None = None) -> None:
+    def __init__(self, detail: Detail, job: Job, listed: Job, profile: Profile) -> None:
         super().__init__()
-        self._doubts = doubts or Doubts()
+        self._profile = profile
         self._detail = detail
         self._job = job
         self._changed = listed.fence != job.fence
         self._force = False
+        self._way = profile.way_back(job.state)
+        self._command = self._way.command(profile.key_of(job.key)) if self._way else None
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog"):
@@ -75,6 +69,7 @@ class RequeueDialog(ModalScreen[Requeue | None]):
             )
             with Horizontal(classes="buttons"):
                 yield Button("Requeue", variant="warning", id="yes", compact=True)
+                yield Button("Copy the command", variant="primary", id="copy", compact=True)
                 yield Button("Cancel", id="no", compact=True)
                 yield Static(id="hint", markup=False)
 
@@ -90,12 +85,25 @@ class RequeueDialog(ModalScreen[Requeue | None]):
         return self._job.is_live(self._detail.clock.now())
 
     @property
+    def _possible(self) -> bool:
+        """Whether there is a statement for a job in its state at all."""
+        return self._job.state not in _REFUSED and self._way is not None and self._way.sql is not None
+
+    @property
+    def _forcible(self) -> bool:
+        return self._live and self._way is not None and "force" in statements.parameters(self._way.sql or "")
+
+    @property
     def _allowed(self) -> bool:
-        return self._job.state not in _REFUSED and (self._force or not self._live)
+        return self._possible and (self._force or not self._live)
+
+    @property
+    def _by_age(self) -> bool:
+        return self._profile.evidence is Evidence.AGE and self._job.state is State.STUCK
 
     @property
     def _must_type(self) -> bool:
-        return self._live or (self._doubts.by_age and self._job.state is State.STUCK)
+        return self._live or self._by_age or bool(self._way and self._way.confirm)
 
     def _judge(self) -> None:
         """The verdict, again each second: a lease that was live may be over by now."""
@@ -104,20 +112,36 @@ class RequeueDialog(ModalScreen[Requeue | None]):
             pieces.append(("It changed since the list showed it; this is how it is now.\n", "bold $text-warning"))
         if job.state in _REFUSED:
             pieces.append((f"Refused: {_REFUSED[job.state]}", "bold $text-error"))
+        elif self._command is not None and self._way is not None:
+            pieces += [
+                ("Only its own tool can do this right:\n", "bold $text-warning"),
+                (f"{text.safe(self._command)}\n", "bold"),
+                self._way.effect,
+            ]
+        elif not self._possible:
+            words = f"Refused: the profile of {text.safe(self._profile.title)} has no act for a {job.state} job."
+            pieces.append((words, "bold $text-error"))
         elif self._live:
-            left = text.duration(job.remaining(self._detail.clock.now()))  # type: ignore[arg-type]
-            holder = f"{text.safe(job.owner)} holds the lease for another {left}"
+            holder = holding(job, self._detail.clock.now())
             if self._force:
                 words = f"FORCED: {holder}. Its payment may be under way: requeued, it can be made twice."
             else:
-                words = f"Refused: {holder}. A live lease is not requeued. ctrl+f if you know that the owner is dead."
+                advice = " ctrl+f if you know that the owner is dead." if self._forcible else ""
+                words = f"Refused: {holder}. A live lease is not requeued.{advice}"
             pieces.append((words, "bold $text-error"))
         else:
-            pieces.append("Pending at once. Attempts and history stay; what you see here is what is compared.")
+            assert self._way is not None
+            effect = self._way.effect
+            pieces.append(f"{effect[:1].upper()}{effect[1:]}. What you see here is what is compared.")
+            if self._way.confirm:
+                pieces.append((f"\nBe sure {self._way.confirm}.", "bold $text-warning"))
+            if self._way.needs:
+                pieces.append(f"\nIt needs {self._way.needs}.")
         self.query_one("#verdict", Static).update(Content.assemble(*pieces))
         self.query_one("#reason").display = self._allowed
         self.query_one("#typed").display = self._allowed and self._must_type
         self.query_one("#yes").display = self._allowed
+        self.query_one("#copy").display = self._command is not None and job.state not in _REFUSED
         self.query_one("#told", Static).update(Content.assemble(*self._evidence()))
         if self._allowed and not self._was_allowed:
             # The lease ran out before the operator's eyes: what they type now is the reason.
@@ -146,17 +170,19 @@ class RequeueDialog(ModalScreen[Requeue | None]):
             else f", the job is {text.duration(self._detail.clock.now() - job.created_at)} old"
         )
         pieces: Pieces = [f"{reached}{old}: {key}.\n"]
-        if self._doubts.by_age:
+        if self._by_age:
             pieces.append("No heartbeat is kept: only its age says that the lease is dead. Its worker may be slow.\n")
-        if self._doubts.unfenced:
-            pieces.append("A late finisher may still complete this job after the requeue: look at it again.\n")
+        if not self._profile.completion_fenced:
+            pieces.append(
+                "A late finisher can still complete this job after the requeue: it is watched for an hour from here.\n"
+            )
         return pieces
 
     def action_cancel(self) -> None:
         self.dismiss(None)
 
     def action_force(self) -> None:
-        if self._job.state in _REFUSED or not self._live:
+        if self._job.state in _REFUSED or not self._forcible:
             return
         self._force = not self._force
         self._judge()
@@ -177,6 +203,12 @@ class RequeueDialog(ModalScreen[Requeue | None]):
             typed.focus()
         else:
             self.dismiss(Requeue(self._job, reason.value.strip(), force=self._force and self._live))
+
+    @on(Button.Pressed, "#copy")
+    def _copy(self) -> None:
+        # The command as it is, not as it is shown: it is quoted for a shell.
+        self.app.copy_to_clipboard(self._command or "")
+        self.query_one("#hint", Static).update("copied, where the terminal allows it (OSC 52)")
 
     @on(Button.Pressed, "#no")
     def _close(self) -> None:

@@ -3,6 +3,7 @@
 from leasetop import report, text
 from leasetop.clock import ServerClock
 from leasetop.model import Job, Reason, State
+from leasetop.profile import Profile
 from leasetop.tui.widgets.rows import Cell, Column, Rows
 
 _EXPIRING = 0.2
@@ -16,7 +17,12 @@ def lease_cell(job: Job, clock: ServerClock, width: int) -> Cell:
         return "needs a person", "stuck"
     if job.reason is Reason.NO_LEASE:
         return "no lease: stays", "stuck"
+    if job.reason is Reason.GONE:
+        return "owner gone", "stuck"
     remaining = job.remaining(now)
+    if remaining is None and job.claimed_at is not None and job.state in (State.PROCESSING, State.STUCK):
+        # No lease is kept: how long it has been held is all that there is to see.
+        return f"held {text.duration(now - job.claimed_at)}", job.state.value
     if remaining is None or job.state not in (State.PROCESSING, State.STUCK):
         return "-", ""
     span = text.duration(remaining)
@@ -33,24 +39,40 @@ def lease_cell(job: Job, clock: ServerClock, width: int) -> Cell:
 class Jobs(Rows[Job]):
     """The table; `clock` is what its countdowns and ages are measured by."""
 
-    def __init__(self, id: str | None = None) -> None:
+    def __init__(self, profile: Profile, id: str | None = None) -> None:
         self.clock: ServerClock | None = None
-        super().__init__(
-            [
-                Column("ID", 6, lambda job, _: (text.safe(job.id, 60), ""), share=1),
-                Column("STATE", 10, lambda job, width: (_state(job, width), job.state.value)),
-                Column("KIND", 8, lambda job, _: (text.safe(job.kind) or "-", ""), rank=3),
-                Column("AMOUNT", 12, lambda job, _: (text.safe(job.amount) or "-", ""), rank=4, right=True),
-                Column("STAGE", 9, lambda job, _: (text.safe(job.stage) or "-", ""), rank=1),
-                Column("OWNER", 14, lambda job, _: (text.safe(job.owner) or "-", ""), share=3),
-                Column("LEASE", 16, lambda job, width: lease_cell(job, self._now, width), ticks=True),
-                Column("TRY", 4, lambda job, _: (report.attempts_words(job), _try_look(job)), right=True),
-                Column("AGE", 6, self._age, right=True, ticks=True),
-                Column("ERROR", 5, lambda job, _: (text.safe(job.error) or "-", ""), share=5),
-            ],
-            empty="",
-            id=id,
-        )
+        super().__init__(self._chosen(profile), empty="", id=id)
+
+    def show_queue(self, profile: Profile) -> None:
+        """Another queue from now on: the columns that it has."""
+        self.clock = None
+        self.take_columns(self._chosen(profile))
+
+    def _chosen(self, profile: Profile) -> list[Column[Job]]:
+        """What the queue does not keep has no column."""
+        columns: dict[str, Column[Job]] = {
+            "queue": Column("QUEUE", 8, lambda job, _: (text.safe(job.queue) or "-", ""), rank=2),
+            "kind": Column("KIND", 8, lambda job, _: (text.safe(job.kind) or "-", ""), rank=3, share=2),
+            "amount": Column("AMOUNT", 12, lambda job, _: (text.safe(job.amount) or "-", ""), rank=4, right=True),
+            "stage": Column("STAGE", 9, lambda job, _: (text.safe(job.stage) or "-", ""), rank=1),
+            "owner": Column("OWNER", 14, lambda job, _: (text.safe(job.owner) or "-", ""), share=3),
+        }
+        first: list[Column[Job]] = [
+            Column("ID", 6, lambda job, _: (text.safe(job.id, 60), ""), share=1 if profile.is_home else 2),
+            Column("STATE", 10, lambda job, width: (_state(job, width), job.state.value)),
+        ]
+        last: dict[str, Column[Job]] = {
+            "attempts": Column("TRY", 4, lambda job, _: (report.attempts_words(job), _try_look(job)), right=True),
+            "created_at": Column("AGE", 6, self._age, right=True, ticks=True),
+            "error": Column("ERROR", 5, lambda job, _: (text.safe(job.error) or "-", ""), share=5),
+        }
+        lease: Column[Job] = Column("LEASE", 16, lambda job, width: lease_cell(job, self._now, width), ticks=True)
+        return [
+            *first,
+            *(column for field, column in columns.items() if profile.has(field)),
+            lease,
+            *(column for field, column in last.items() if profile.has(field)),
+        ]
 
     @property
     def _now(self) -> ServerClock:

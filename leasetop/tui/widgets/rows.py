@@ -145,6 +145,11 @@ class Rows(ScrollView, Generic[T], can_focus=True):
         if held is None or held.key != self._cursor:
             self.post_message(self.Moved(self))
 
+    def take_columns(self, columns: Sequence[Column[T]]) -> None:
+        """Other columns from now on: another kind of rows comes."""
+        self._columns = tuple(columns)
+        self.forget()
+
     def forget(self) -> None:
         """Another set of rows comes (another tab): the cursor starts at its top again."""
         self._anchored, self._cursor, self._rows = False, None, []
