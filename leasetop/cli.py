@@ -196,11 +196,17 @@ def main(ctx: click.Context, target: Target, interval: timedelta, policy: str) -
 @main.command()
 @dsn_option
 @click.option("--roles", is_flag=True, help="Also make the group roles leasetop_viewer, _operator and _worker.")
+@click.option("--journal", is_flag=True, help="Make only leasetop_journal: the trace of acts on queues of others.")
 @click.option("--print", "show", is_flag=True, help="Print the SQL instead of applying it.")
-def init(dsn: str | None, roles: bool, show: bool) -> None:
+def init(dsn: str | None, roles: bool, journal: bool, show: bool) -> None:
     """Make the home table, its history and the watchers' table, where they are missing."""
     from leasetop import statements
 
+    if journal and roles:
+        raise click.UsageError("give --journal or --roles, not both")
+    if show and journal:
+        click.echo(statements.text("journal"), nl=False)
+        return
     if show:
         click.echo(statements.text("schema") + (statements.text("roles") if roles else ""), nl=False)
         return
@@ -211,6 +217,10 @@ def init(dsn: str | None, roles: bool, show: bool) -> None:
 
     with connect(dsn, "leasetop init") as connection:
         try:
+            if journal:
+                connection.execute(statements.text("journal").encode())
+                click.echo("leasetop_journal: there; acts on others' queues go to it, where the role may INSERT")
+                return
             new = schema.apply(connection)
             if roles:
                 schema.apply_roles(connection)
@@ -503,8 +513,13 @@ def worker(dsn: str | None, handler: str | None, policy: str, as_json: bool, **o
 
 @main.command()
 @dsn_option
+@click.option("--table", metavar="TABLE", help='The table, as SQL writes it: pay.jobs, \'"Pay"."Jobs"\'.')
 @click.option(
-    "--table", required=True, metavar="TABLE", help='The table, as SQL writes it: pay.jobs, \'"Pay"."Jobs"\'.'
+    "--trust",
+    "trusted",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="You have read this profile: use it without showing it first.",
 )
 @click.option(
     "--set",
@@ -515,13 +530,27 @@ def worker(dsn: str | None, handler: str | None, policy: str, as_json: bool, **o
 )
 @click.option("--output", type=click.Path(path_type=Path), help="Where to write it. Default: standard output.")
 @click.option("--yes", is_flag=True, help="Write without asking.")
-def profile(dsn: str | None, table: str, settings: tuple[str, ...], output: Path | None, yes: bool) -> None:
+def profile(
+    dsn: str | None,
+    table: str | None,
+    trusted: Path | None,
+    settings: tuple[str, ...],
+    output: Path | None,
+    yes: bool,
+) -> None:
     """Look at a table of your own, guess what its columns mean, and write that down as a profile."""
-    from leasetop import mapping, profile, report
+    from leasetop import mapping, profile, report, trust
     from leasetop.database import Database
     from leasetop.model import View
     from leasetop.queue import Queue
 
+    if trusted is not None:
+        profile.load(trusted)
+        trust.trust(trusted)
+        click.echo(f"{trusted}: trusted as it is now", err=True)
+        return
+    if table is None:
+        raise click.UsageError("which table? Give --table")
     told = _pairs(settings, "--set")
 
     async def work() -> str:
@@ -556,6 +585,7 @@ def profile(dsn: str | None, table: str, settings: tuple[str, ...], output: Path
         output.write_text(written, encoding="utf-8")
     except OSError as error:
         raise LeasetopError(f"{output} cannot be written: {error.strerror}") from None
+    trust.trust(output)
     click.echo(f"{output}: written; look at it, then: leasetop --profile {output}", err=True)
 
 
@@ -605,9 +635,29 @@ async def _with_queue(target: Target, use: "Callable[[Queue], Coroutine[Any, Any
 async def _find(database: "Database", target: Target) -> "Queue":
     from leasetop.finding import find
 
+    if target.profile is not None:
+        _look_first(target.profile)
     return await find(
         database, table=target.table, profile=target.profile, name=target.queue, params=dict(target.params)
     )
+
+
+def _look_first(profile: Path) -> None:
+    """A profile of the operator's own is shown before its first use."""
+    from leasetop import text, trust
+    from leasetop.profile import load
+
+    load(profile)
+    if trust.is_trusted(profile):
+        return
+    if not (_is_terminal(sys.stdin) and _is_terminal(sys.stderr)):
+        raise LeasetopError(
+            f"{profile} is SQL that would be run, and nobody has looked at it here as it is now: "
+            f"read it, then say: leasetop profile --trust {profile}"
+        )
+    click.echo(text.safe_lines(profile.read_text(encoding="utf-8"), 100_000), err=True)
+    click.confirm(f"{profile}: this SQL will be run. Is it as you want it?", abort=True, err=True)
+    trust.trust(profile)
 
 
 async def _screen(target: Target, interval: timedelta, policy: str) -> None:

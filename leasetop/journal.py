@@ -1,50 +1,73 @@
-"""The operator's trace where the table keeps none: one JSON object a line, in a file that only its owner can read.
+"""The operator's trace on queues that keep none: in a table of leasetop's own, or else in a file of the operator's.
 
-The home table needs no journal: its history is written by the same statement as the act.
+The table (`leasetop init --journal`) is written in the transaction of the act. The file is one JSON object a line, and
+only its owner can read it. The home table needs neither: its history is written by the same statement as the act.
 """
 
 import json
 import os
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
 import platformdirs
 
-from leasetop.model import Job, Outcome
+from leasetop.model import Job
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Who did what to which job of which queue, when (the server's time), why, what they saw, and what came of it."""
+
+    at: datetime
+    actor: str
+    queue: str
+    act: str
+    job: tuple[str, ...]
+    reason: str | None
+    seen: Mapping[str, object]
+    done: bool
+    result: str
+
+    def parameters(self) -> dict[str, object]:
+        """For sql/journal_write.sql, which takes the time from the server."""
+        return {
+            "actor": self.actor,
+            "queue": self.queue,
+            "act": self.act,
+            "job": list(self.job),
+            "reason": self.reason,
+            "seen": json.dumps(self.seen),
+            "done": self.done,
+            "result": self.result,
+        }
+
+
+def seen(job: Job) -> dict[str, object]:
+    """What an operator saw of a job."""
+    return {
+        "status": job.status,
+        "owner": job.owner,
+        "attempts": job.attempts,
+        "lease_until": None if job.lease_until is None else job.lease_until.isoformat(),
+    }
 
 
 def file() -> Path:
-    """Where the journal is."""
+    """Where the file is."""
     return Path(platformdirs.user_state_path("leasetop")) / "journal.jsonl"
 
 
-def write(at: datetime, queue: str, act: str, seen: Job, actor: str, reason: str, outcome: Outcome) -> None:
-    """Appends who did what to which job, when (the server's time), why, what they saw, and what came of it.
-
-    Raises OSError.
-    """
-    entry = {
-        "at": at.isoformat(),
-        "actor": actor,
-        "queue": queue,
-        "act": act,
-        "job": list(seen.key),
-        "reason": reason,
-        "seen": {
-            "status": seen.status,
-            "owner": seen.owner,
-            "attempts": seen.attempts,
-            "lease_until": None if seen.lease_until is None else seen.lease_until.isoformat(),
-        },
-        "done": outcome.done,
-        "result": outcome.words,
-    }
+def write(entries: list[Entry]) -> None:
+    """Appends to the file. Raises OSError."""
     path = file()
     path.parent.mkdir(parents=True, exist_ok=True)
-    line = json.dumps(entry, ensure_ascii=True) + "\n"
-    # One write for one line: two operators on the same box do not mix theirs.
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
-        os.write(handle, line.encode())
+        for entry in entries:
+            line = {"at": entry.at.isoformat(), **entry.parameters(), "seen": entry.seen}
+            # One write for one line: two operators on the same box do not mix theirs.
+            os.write(handle, (json.dumps(line, ensure_ascii=True) + "\n").encode())
     finally:
         os.close(handle)

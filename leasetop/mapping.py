@@ -247,6 +247,10 @@ class Guess:
         actions = {"requeue": {"sql": requeue, "effect": effect}}
         if len(_key(self.table)) == 1:
             actions["sweep"] = {"sql": self._sweep(_key(self.table)[0])}
+            if State.STUCK not in self.states:
+                failed = State.FAILED in self.states and {"attempts", "max_attempts"} <= self.columns.keys()
+                then = ", failed where the attempts are used up" if failed else ""
+                actions["sweep"]["effect"] = f"waiting again at once{then}"
         return actions
 
     def _sweep(self, key: TableColumn) -> str:

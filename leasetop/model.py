@@ -282,6 +282,8 @@ class Snapshot:
     """None where the table keeps no history."""
     took: timedelta
     """From asking to the last answer."""
+    cost: timedelta = timedelta()
+    """What of that the server worked, by its own clock."""
     owner_count: int = 0
     """All owners, also those beyond `owners`."""
     live_owner_count: int = 0

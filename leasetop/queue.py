@@ -54,6 +54,10 @@ _FORCED = 5
 _WHOLE = 20_000
 """Characters of one text of one job."""
 
+_END = b"SELECT clock_timestamp() AS now"
+_JOURNAL = b"""
+    SELECT coalesce(has_table_privilege(to_regclass('leasetop_journal'), 'INSERT'), false) AS writable
+"""
 _SWEPT = (Reason.EXPIRED, Reason.GONE)
 
 _SERVER = b"""
@@ -86,12 +90,13 @@ class Queue:
                     (self._owners, {"limit": owners}),
                     (self._watchers, {}),
                     (self._throughput, _throughput_parameters()),
+                    (_END, {}),
                 ],
             )
-            server, tallies, jobs, held, watchers, throughput = [await _rows(cursor) for cursor in cursors]
+            server, tallies, jobs, held, watchers, throughput, end = [await _rows(cursor) for cursor in cursors]
             host = connection.info.host
         answered = time.monotonic()
-        assert server and tallies and jobs is not None
+        assert server and tallies and end and jobs is not None
         now = server[0]["now"]
         counted: dict[tuple[State, Reason | None], Tally] = {}
         for row in tallies:
@@ -112,6 +117,7 @@ class Queue:
             watchers=None if watchers is None else tuple(map(_watcher, watchers)),
             throughput=None if throughput is None else _throughput(throughput, now),
             took=timedelta(seconds=answered - asked),
+            cost=end[0]["now"] - now,
             owner_count=held[0]["owners"] if held else 0,
             live_owner_count=held[0]["live_owners"] if held else 0,
             lease_count=held[0]["leases"] if held else 0,
@@ -192,28 +198,45 @@ class Queue:
                     raise Refused(f"job {seen.id}: the requeue met {len(changed)} rows and was rolled back")
                 now = (await self._fetch(connection, _SERVER, {}))[0]["now"]
                 found = await self._fetch(connection, self._one, self._key(seen.key) | {"limit": 1})
-            current = self._job(found[0]) if found else None
+                current = self._job(found[0]) if found else None
+                outcome = self._requeued(seen, changed, current, now)
+                entry = self._entry(now, "requeue", seen.key, actor, reason, journal.seen(seen), outcome)
+                left = await self._journaled(connection, [] if _traces(sql) else [entry])
             if changed or current is None or not _only_renewed(seen, current):
                 break
             # Who forces a live lease means this owner and attempt, however often it beats meanwhile.
             given["fence"] = current.fence
-        if changed:
-            most = changed[0].get("max_attempts")
-            used = f", attempt {changed[0]['attempts'] + 1} of {most} next" if most is not None else ""
-            outcome = Outcome(seen.key, True, f"job {text.safe(seen.id)}: requeued{used}")
-        else:
-            outcome = Outcome(seen.key, False, refusal(seen, current, ServerClock(now, time.monotonic())))
-        return self._journaled(now, "requeue", seen, actor, reason, outcome)
+        return replace(outcome, words=outcome.words + _to_file(left))
 
-    def _journaled(self, now: datetime, act: str, seen: Job, actor: str, reason: str, outcome: Outcome) -> Outcome:
-        if self.profile.history is not None:
-            return outcome
-        try:
-            journal.write(now, self.profile.title, act, seen, actor, reason, outcome)
-        except OSError as error:
-            # The act stands, and so does its outcome; that it left no trace must be known.
-            return replace(outcome, words=f"{outcome.words} (not in the journal {journal.file()}: {error.strerror})")
-        return outcome
+    def _requeued(self, seen: Job, changed: Sequence[Row], current: Job | None, now: datetime) -> Outcome:
+        if not changed:
+            needs = getattr(self.profile.way_back(seen.state), "needs", None)
+            return Outcome(seen.key, False, refusal(seen, current, ServerClock(now, time.monotonic()), needs))
+        most = changed[0].get("max_attempts")
+        used = f", attempt {changed[0]['attempts'] + 1} of {most} next" if most is not None else ""
+        return Outcome(seen.key, True, f"job {text.safe(seen.id)}: requeued{used}")
+
+    def _entry(
+        self,
+        now: datetime,
+        act: str,
+        key: Key,
+        actor: str,
+        reason: str | None,
+        seen: Mapping[str, object],
+        outcome: Outcome,
+    ) -> journal.Entry:
+        return journal.Entry(now, actor, self.profile.title, act, key, reason, seen, outcome.done, outcome.words)
+
+    async def _journaled(
+        self, connection: psycopg.AsyncConnection, entries: list[journal.Entry]
+    ) -> list[journal.Entry]:
+        """Writes into the journal's table, where there is one that may be written; else returns them for the file."""
+        if not entries or not (await self._fetch(connection, _JOURNAL, {}))[0]["writable"]:
+            return entries
+        for entry in entries:
+            await connection.execute(statements.load("journal_write"), entry.parameters())
+        return []
 
     async def sweep(
         self,
@@ -246,14 +269,25 @@ class Queue:
             }
             async with self.database.acting() as connection:
                 rows = await self._fetch(connection, self._bind(sql), _only(given, sql))
-            swept += [
-                Swept((str(row["id"]),), row["status"], row["attempts"], row["max_attempts"], row["owner"])
-                for row in rows
-            ]
+                done = [
+                    Swept((str(row["id"]),), row["status"], row["attempts"], row["max_attempts"], row["owner"])
+                    for row in rows
+                ]
+                if done and not _traces(sql):
+                    now = (await self._fetch(connection, _SERVER, {}))[0]["now"]
+                    entries = [self._swept_entry(now, one, actor) for one in done]
+                    trouble = _to_file(await self._journaled(connection, entries))
+                    if trouble:
+                        raise Refused(f"not swept, since it would leave no trace{trouble}")
+            swept += done
             if rest is not None:
                 rest = rest[PAGE:]
             if not rest and (rest is not None or len(rows) < PAGE):
                 return tuple(swept)
+
+    def _swept_entry(self, now: datetime, swept: Swept, actor: str) -> journal.Entry:
+        outcome = Outcome(swept.key, True, f"swept: {swept.status}")
+        return self._entry(now, "sweep", swept.key, actor, None, {"owner": swept.owner}, outcome)
 
     async def enqueue(self, payments: Iterable[Mapping[str, Any]]) -> list[int | None]:
         """Enqueues payments (the parameters of sql/enqueue.sql); None where the idempotency key is taken."""
@@ -356,8 +390,11 @@ class Queue:
         )
 
 
-def refusal(seen: Job, current: Job | None, clock: ServerClock) -> str:
-    """Why a requeue changed nothing, given the job as it is now: the most important difference first."""
+def refusal(seen: Job, current: Job | None, clock: ServerClock, needs: str | None = None) -> str:
+    """Why a requeue changed nothing, given the job as it is now: the most important difference first.
+
+    `needs` is who may do it at all, where others change nothing and are told nothing.
+    """
     name = f"job {text.safe(seen.id)}"
     if current is None:
         return f"{name}: it is gone"
@@ -377,7 +414,8 @@ def refusal(seen: Job, current: Job | None, clock: ServerClock) -> str:
         return f"{name}: its status {text.safe(current.status)!r} is other than the known ones: not requeued"
     if current.state is State.CANCELLED:
         return f"{name}: it is Cancelled: not requeued"
-    return f"{name}: nothing was changed: somebody else was at work on it; look again"
+    why = f"this needs {needs}, or somebody" if needs else "somebody"
+    return f"{name}: nothing was changed: {why} else was at work on it; look again"
 
 
 def holding(job: Job, now: datetime) -> str:
@@ -410,6 +448,22 @@ def _differences(seen: Job, current: Job) -> list[str]:
         for name, (old, new) in pairs.items()
         if old != new
     ]
+
+
+def _traces(sql: str) -> bool:
+    """Whether a statement writes who and why into the queue's own history."""
+    return "actor" in statements.parameters(sql)
+
+
+def _to_file(entries: list[journal.Entry]) -> str:
+    """Writes what no table took; in words what went wrong: an act stands, and that it left no trace must be known."""
+    if not entries:
+        return ""
+    try:
+        journal.write(entries)
+    except OSError as error:
+        return f" (not in the journal {journal.file()}: {error.strerror})"
+    return ""
 
 
 def _only(given: Mapping[str, object], sql: str) -> dict[str, object]:

@@ -90,7 +90,7 @@ async def test_a_capped_count_is_honest(
 
 
 async def test_a_snapshot_writes_nothing(queue: Queue, connection: psycopg.Connection) -> None:
-    async with queue._database.reading() as reading:
+    async with queue.database.reading() as reading:
         with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
             await reading.execute("DELETE FROM payment_jobs")
         await reading.execute("ROLLBACK")

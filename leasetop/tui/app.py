@@ -269,9 +269,10 @@ class LeasetopApp(App[None]):
         return boards[-1] if boards else None
 
     def _link(self) -> Link:
-        late = self.snapshot is not None and self.snapshot.clock.age() > _STALE + 3 * self.poller.interval
+        late = self.snapshot is not None and self.snapshot.clock.age() > _STALE + 3 * self.poller.pace
         return Link(
-            interval_s=self.poller.interval.total_seconds(),
+            interval_s=self.poller.pace.total_seconds(),
+            slowed=self.poller.pace > self.poller.interval,
             paused=self.poller.paused,
             error=None if self._error is None else str(self._error),
             lost=isinstance(self._error, Unreachable),

@@ -1,9 +1,11 @@
 """Asks for a snapshot again and again, off the screen's way, and says what came of it.
 
-One task, started and ended in one place. It never asks twice at once: a slow server is asked less often.
+One task, started and ended in one place. It never asks twice at once, and it asks less often where its questions would
+take more than a fiftieth of one core of the server, by what they cost on the server's own clock.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -11,6 +13,10 @@ from datetime import timedelta
 from leasetop.errors import LeasetopError
 from leasetop.model import Snapshot, Throughput, View
 from leasetop.queue import WINDOW, Queue
+
+
+_SHARE = 0.02
+_LONGEST = timedelta(seconds=60)
 
 
 class Poller:
@@ -31,10 +37,21 @@ class Poller:
         self._lost = lost
         self._wake = asyncio.Event()
         self._throughput: Throughput | None = None
+        self._costs: deque[timedelta] = deque(maxlen=3)
+
+    @property
+    def pace(self) -> timedelta:
+        """How long it waits between two questions: the interval, or longer where they cost too much.
+
+        The least of the last costs counts: the first answer of a cold cache says little about the next.
+        """
+        cost = min(self._costs) if len(self._costs) > 1 else timedelta()
+        return max(self.interval, min(cost / _SHARE, _LONGEST))
 
     def show(self, queue: Queue) -> None:
         """Another queue from now on; an answer of the former one that is under way is dropped."""
         self._queue, self._throughput = queue, None
+        self._costs.clear()
         self.wake()
 
     def wake(self) -> None:
@@ -53,13 +70,14 @@ class Poller:
                     self._lost(error)
             else:
                 if asked is self._queue:
+                    self._costs.append(snapshot.cost)
                     self._publish(self._remember(snapshot))
             await self._pause()
 
     async def _pause(self) -> None:
         while True:
             try:
-                await asyncio.wait_for(self._wake.wait(), self.interval.total_seconds())
+                await asyncio.wait_for(self._wake.wait(), self.pace.total_seconds())
             except TimeoutError:
                 if self.paused:
                     continue

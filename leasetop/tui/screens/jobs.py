@@ -86,6 +86,8 @@ class JobsScreen(Board):
         said = [link.error] if link.error else list(snapshot.notes) if snapshot else []
         notes = self.query_one("#notes", Static)
         notes.display = bool(said)
+        # What a known queue lacks is known, too: a line is enough, and the chooser has the rest.
+        notes.set_class(self.top.queue.profile.label != "own" and not link.error, "-known")
         notes.update(Content(" " + "; ".join(map(text.safe, said))))
         if snapshot is None:
             return
@@ -202,7 +204,9 @@ class JobsScreen(Board):
     async def _sweep(self) -> None:
         async with self.top.acting():
             preview = await self.top.queue.expired()
-            decision = await self.top.push_screen_wait(SweepDialog(preview, self.top.policy, self.top.server_clock))
+            action = self.top.queue.profile.actions["sweep"]
+            dialog = SweepDialog(preview, self.top.policy, self.top.server_clock, action)
+            decision = await self.top.push_screen_wait(dialog)
             if decision is None:
                 return
             swept = await self.top.queue.sweep(decision.policy, self.top.actor, decision.jobs, self.top.backoff)

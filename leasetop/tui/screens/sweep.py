@@ -10,9 +10,10 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Button, Static
 
-from leasetop import report, text
+from leasetop import report, statements, text
 from leasetop.clock import ServerClock
 from leasetop.model import Job, Policy
+from leasetop.profile import Action
 from leasetop.queue import PAGE
 from leasetop.tui.widgets.rows import Column, Rows
 
@@ -34,9 +35,10 @@ class SweepDialog(ModalScreen[Sweep | None]):
         Binding("y", "apply", "Sweep"),
     ]
 
-    def __init__(self, jobs: tuple[Job, ...], policy: Policy, clock: ServerClock) -> None:
+    def __init__(self, jobs: tuple[Job, ...], policy: Policy, clock: ServerClock, action: Action) -> None:
         super().__init__()
-        self._jobs, self._policy, self._clock = jobs, policy, clock
+        self._jobs, self._clock, self._action = jobs, clock, action
+        self._policy = policy if self._may_park else Policy.REQUEUE
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog"):
@@ -66,6 +68,10 @@ class SweepDialog(ModalScreen[Sweep | None]):
         table.focus()
         self._explain()
 
+    @property
+    def _may_park(self) -> bool:
+        return "policy" in statements.parameters(self._action.sql or "")
+
     def _expired(self, job: Job) -> str:
         return "-" if job.lease_until is None else f"expired {text.duration(self._clock.now() - job.lease_until)}"
 
@@ -79,19 +85,22 @@ class SweepDialog(ModalScreen[Sweep | None]):
         what = text.plural(len(self._jobs), "expired lease")
         if len(self._jobs) >= PAGE:
             what = f"the first {what}; sweep again for more"
-        then = (
+        then = self._action.effect or (
             "requeue: Pending after a back-off, Failed where the attempts are used up"
             if self._policy is Policy.REQUEUE
             else "park: Stuck, not run again until a person decides"
         )
         self.query_one("#verdict", Static).update(Content.assemble((what, "bold"), f"  {then}"))
         self.query_one("#hint", Static).update(
-            "y sweeps these rows only, tab requeue/park, esc cancels" if self._jobs else "esc closes"
+            f"y sweeps these rows only,{' tab requeue/park,' if self._may_park else ''} esc cancels"
+            if self._jobs
+            else "esc closes"
         )
         self.query_one("#preview", Rows).refresh()
 
     def action_policy(self) -> None:
-        self._policy = Policy.PARK if self._policy is Policy.REQUEUE else Policy.REQUEUE
+        if self._may_park:
+            self._policy = Policy.PARK if self._policy is Policy.REQUEUE else Policy.REQUEUE
         self._explain()
 
     def action_cancel(self) -> None:

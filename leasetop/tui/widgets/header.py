@@ -21,6 +21,8 @@ class Link:
     lost: bool
     """Whether that was for want of a connection; else the server answered, and said no."""
     stale: bool
+    slowed: bool = False
+    """Whether it asks less often than it was told to, since its questions cost the server too much."""
 
 
 class Header(Static):
@@ -81,4 +83,5 @@ class Header(Static):
             return f"{'LOST' if link.lost else 'REFUSED'}, data {age} old"
         if link.paused:
             return f"PAUSED, data {age} old"
-        return f"STALE {age}" if link.stale else f"live {link.interval_s:g}s"
+        slowed = " (slowed: costly)" if link.slowed else ""
+        return f"STALE {age}" if link.stale else f"live {link.interval_s:.2g}s{slowed}"
