@@ -14,7 +14,6 @@ from leasetop.errors import LeasetopError
 from leasetop.model import Snapshot, Throughput, View
 from leasetop.queue import WINDOW, Queue
 
-
 _SHARE = 0.02
 _LONGEST = timedelta(seconds=60)
 

@@ -84,4 +84,4 @@ class Header(Static):
         if link.paused:
             return f"PAUSED, data {age} old"
         slowed = " (slowed: costly)" if link.slowed else ""
-        return f"STALE {age}" if link.stale else f"live {link.interval_s:.2g}s{slowed}"
+        return f"STALE {age}" if link.stale else f"live {round(link.interval_s, 1):g}s{slowed}"
