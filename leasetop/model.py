@@ -284,6 +284,8 @@ class Snapshot:
     """From asking to the last answer."""
     cost: timedelta = timedelta()
     """What of that the server worked, by its own clock."""
+    has_owners: bool = True
+    """Whether this queue records who holds a job."""
     owner_count: int = 0
     """All owners, also those beyond `owners`."""
     live_owner_count: int = 0

@@ -54,10 +54,10 @@ LABELS = ("verified-live", "verified-schema", "read-only", "own")
 
 _TOP = {
     *("id", "title", "label", "tested", "evidence", "completion_fenced", "names", "params", "detect", "discover"),
-    *("source", "key", "columns", "payload", "states", "since", "order", "archive", "history", "throughput"),
+    *("source", "key", "columns", "payload", "states", "window", "since", "order", "archive", "history", "throughput"),
     *("watchers", "actions", "notes"),
 }
-_ARCHIVE = {"from", "key", "columns", "states", "since", "order"}
+_ARCHIVE = {"from", "key", "columns", "states", "window", "since", "order"}
 _ACTION = {"statement", "sql", "effect", "delegate", "confirm", "needs"}
 _PARAMETER_TYPES = ("interval", "integer", "text")
 _IDENTIFIER = re.compile(r"\$\{(\w+)\}")
@@ -118,6 +118,9 @@ class Source:
     columns: Mapping[str, str]
     states: Mapping[tuple[State, Reason | None], str]
     """Predicate for each shown state; stuck has one for each reason."""
+    window: Mapping[State, str]
+    """What lists and counts look at only, in states that no index serves; a job that is asked for by its key is found
+    beyond it, too."""
     since: Mapping[State, str]
     order: Mapping[State, str]
 
@@ -311,6 +314,7 @@ class _Reader:
             key=self._key(f"{at}key"),
             columns={name: self._text(f"{at}columns.{name}") for name in COLUMNS if name in columns},
             states=self._states(f"{at}states"),
+            window=self._by_state(f"{at}window"),
             since=self._by_state(f"{at}since"),
             order=self._by_state(f"{at}order", extra="default"),
         )

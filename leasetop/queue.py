@@ -118,6 +118,7 @@ class Queue:
             throughput=None if throughput is None else _throughput(throughput, now),
             took=timedelta(seconds=answered - asked),
             cost=end[0]["now"] - now,
+            has_owners=held is not None,
             owner_count=held[0]["owners"] if held else 0,
             live_owner_count=held[0]["live_owners"] if held else 0,
             lease_count=held[0]["leases"] if held else 0,

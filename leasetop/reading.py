@@ -27,8 +27,18 @@ class Arm:
 
     @property
     def rows(self) -> str:
-        """FROM and WHERE."""
-        return f"FROM {self.source.relation} WHERE ({self.source.states[self.state, self.reason]}\n)"
+        """FROM and WHERE, for lists and counts."""
+        window = self.source.window.get(self.state)
+        return self._all + (f" AND ({window}\n)" if window else "")
+
+    @property
+    def one(self) -> str:
+        """FROM and WHERE, for the job of `:key_NAME`."""
+        return self._all + _is_the_one(self.source)
+
+    @property
+    def _all(self) -> str:
+        return f"FROM {self.source.relation}\nWHERE ({self.source.states[self.state, self.reason]}\n)"
 
     @property
     def labels(self) -> str:
@@ -61,7 +71,7 @@ def jobs(chosen: Iterable[Arm], *, one: bool = False, longest: int | None = None
     """
     return _union(
         f"SELECT {arm.labels}, {', '.join(_columns(arm.source, longest))} "
-        f"{arm.rows}{_is_the_one(arm.source) if one else ''} {arm.order} LIMIT :limit"
+        f"{arm.one if one else arm.rows} {arm.order} LIMIT :limit"
         for arm in chosen
     )
 

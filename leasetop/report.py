@@ -223,6 +223,8 @@ def _note(snapshot: Snapshot, state: State) -> str:
         reasons = (f"{known.count} {reason}" for reason, known in snapshot.reasons.items() if known.count)
         oldest = f", oldest {text.duration(now - tally.oldest)}" if tally.oldest else ""
         return ", ".join(reasons) + oldest
+    if state is State.PROCESSING and not snapshot.has_owners:
+        return "by whom: not kept"
     if state is State.PROCESSING:
         return text.plural(snapshot.live_owner_count, "owner") + ("+" if snapshot.owners_capped else "")
     if state is State.SCHEDULED and tally.oldest:

@@ -48,7 +48,8 @@ class Tiles(Horizontal):
         waiting = f" +{text.count(scheduled.count, scheduled.capped)} later" if scheduled.count else ""
         self._pending.show(figure(State.PENDING) + waiting, ago("oldest", tallies.get(State.PENDING)))
         more = "+" if snapshot.owners_capped else ""
-        self._processing.show(figure(State.PROCESSING), text.plural(snapshot.live_owner_count, "owner") + more)
+        owners = text.plural(snapshot.live_owner_count, "owner") + more if snapshot.has_owners else "by whom: not kept"
+        self._processing.show(figure(State.PROCESSING), owners)
         stuck = tallies.get(State.STUCK, Tally())
         self._stuck.show(figure(State.STUCK), ago("oldest", stuck), alarm=stuck.count > 0)
         failed = tallies.get(State.FAILED, Tally())
