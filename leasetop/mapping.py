@@ -1,8 +1,9 @@
 """Guesses what a table's columns mean, and writes that down as a profile.
 
-Two shapes of lease are known here: a column that says until when, and one that says since when plus a time-out. What a
-guess rests on is names, types and the values that are in use; what it cannot know it says, and takes from the operator
-(`--set`). The result is a document of the profile format and nothing else: from there on there is one path.
+Three shapes of lease are known here: a column that says until when; one that says since when, plus a time-out; and a
+heartbeat plus a time-out, on the job or on its owner's row in a table of workers. What a guess rests on is names,
+types, foreign keys and the values that are in use; what it cannot know it says, and takes from the operator (`--set`).
+The result is a document of the profile format and nothing else: from there on there is one path.
 """
 
 import re
@@ -34,6 +35,10 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         *("leaseexpiry", "leasedeadline", "claimeduntil", "reserveduntil", "leasedeuntil", "leaseduntil", "lease"),
     ),
     "locked_at": ("lockedat", "claimedat", "pickedat", "leasedat", "reservedat", "startedat", "lockedon"),
+    "heartbeat_at": (
+        *("heartbeatat", "lastheartbeat", "lastheartbeatat", "heartbeat", "lastseen", "lastseenat", "renewedat"),
+        *("lastping", "pingedat", "aliveat", "lastalive"),
+    ),
     "attempts": (
         *("attempts", "attempt", "tries", "trialcount", "trycount", "retrycount", "retries", "attemptcount"),
         *("numattempts", "attemptno", "attemptsmade"),
@@ -60,7 +65,7 @@ _STATES: Mapping[State, tuple[str, ...]] = {
     State.FAILED: ("failed", "dead", "error", "errored", "exhausted", "failure"),
     State.CANCELLED: ("cancelled", "canceled", "aborted", "discarded"),
 }
-_SETTABLE = {*_NAMES, "lease", "time_zone", *(state.value for state in _STATES)}
+_SETTABLE = {*_NAMES, "lease", "workers", "time_zone", *(state.value for state in _STATES)}
 _LEASE = re.compile(r"\s*(?P<column>.+?)\s*\+\s*(?P<span>\d[\w .]*)\s*")
 
 
@@ -70,6 +75,16 @@ def _plain(name: str) -> str:
 
 def _quote(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
+
+
+@dataclass(frozen=True, slots=True)
+class Workers:
+    """A table of workers, with a heartbeat each."""
+
+    table: str
+    key: str
+    """Quoted, as is `table`: what the jobs' owner column refers to."""
+    heartbeat: TableColumn
 
 
 @dataclass(slots=True)
@@ -82,7 +97,9 @@ class Guess:
     """Stored values for each state; empty where the table has no status column."""
     time_zone: str = "UTC"
     timeout: str | None = None
-    """How long after `locked_at` a lease is over, where there is no column that says until when."""
+    """How long after `locked_at`, or the latest heartbeat, a lease is over, where no column says until when."""
+    workers: "Workers | None" = None
+    """Where the owners' heartbeats are, if not on the jobs."""
     notes: list[str] = field(default_factory=list)
     """What the table lacks, and what the guess is unsure of."""
 
@@ -101,7 +118,31 @@ class Guess:
         """Until when the lease lasts, as SQL."""
         if "lease_until" in self.columns:
             return self.instant("lease_until")
-        return f"({self.instant('locked_at')} + interval {_quote(self.timeout or '')})"
+        since = self.instant("locked_at") if self.timed_by == "locked_at" else self._heartbeat
+        return f"({since} + interval {_quote(self.timeout or '')})"
+
+    @property
+    def timed_by(self) -> str:
+        """What the time-out counts from: heartbeat_at, workers or locked_at."""
+        if "heartbeat_at" in self.columns:
+            return "heartbeat_at"
+        return "workers" if self.workers is not None else "locked_at"
+
+    @property
+    def _heartbeat(self) -> str:
+        if self.workers is None:
+            return self.instant("heartbeat_at")
+        beat = f"w.{self.workers.heartbeat.quoted}"
+        zoned = beat if self.workers.heartbeat.has_zone else f"({beat} AT TIME ZONE {_quote(self.time_zone)})"
+        owner = self.columns["owner"].quoted
+        return f"(SELECT {zoned} FROM {self.workers.table} w WHERE w.{self.workers.key} = j.{owner})"
+
+    @property
+    def evidence(self) -> str:
+        """What proves that a lease is dead."""
+        if "lease_until" in self.columns:
+            return "lease"
+        return "age" if self.timed_by == "locked_at" else "heartbeat"
 
     def is_in(self, state: State) -> str:
         """`status` is one of the values of a state, as SQL."""
@@ -113,7 +154,7 @@ class Guess:
         return {
             "id": self.table.quoted,
             "title": self.table.quoted.removeprefix("public."),
-            "evidence": "lease" if "lease_until" in self.columns else "age",
+            "evidence": self.evidence,
             # Nobody can tell from a table whether its workers fence their last write.
             "completion_fenced": False,
             "notes": self.notes,
@@ -145,7 +186,7 @@ class Guess:
 
     @property
     def _has_lease(self) -> bool:
-        return "lease_until" in self.columns or ("locked_at" in self.columns and self.timeout is not None)
+        return "lease_until" in self.columns or self.timeout is not None
 
     def _status(self) -> str:
         if "status" in self.columns:
@@ -154,7 +195,7 @@ class Guess:
         return f"CASE {failed}WHEN {self._held} THEN 'locked' ELSE 'waiting' END"
 
     def _fence(self) -> str:
-        names = ("status", "owner", "attempts", "lease_until", "locked_at", "failed_at")
+        names = ("status", "owner", "attempts", "lease_until", "locked_at", "heartbeat_at", "failed_at")
         parts = [f"j.{self.columns[name].quoted}" for name in names if name in self.columns]
         return f"ROW({', '.join(parts)})::text"
 
@@ -163,7 +204,8 @@ class Guess:
         """Somebody has it, live or expired, as SQL."""
         if "status" in self.columns:
             return self.is_in(State.PROCESSING)
-        locked = "locked_at" if "locked_at" in self.columns else "lease_until"
+        # Without a status, who has it or since when says that it is held.
+        locked = next(name for name in ("locked_at", "lease_until", "heartbeat_at", "owner") if name in self.columns)
         taken = f"j.{self.columns[locked].quoted} IS NOT NULL"
         return f"{taken} AND NOT ({self._failed})" if self._failed else taken
 
@@ -188,7 +230,7 @@ class Guess:
         found["processing"] = f"{self._held} AND {self.lease} >= now()"
         stuck = {
             "expired": f"{self._held} AND {self.lease} < now()",
-            "no lease": f"{self._held} AND {self.lease} IS NULL",
+            "owner gone" if self.workers else "no lease": f"{self._held} AND {self.lease} IS NULL",
         }
         if State.STUCK in self.states:
             stuck["parked"] = self.is_in(State.STUCK)
@@ -296,7 +338,7 @@ class Guess:
         changes = []
         if "status" in self.columns:
             changes.append(f"{self.columns['status'].quoted} = {_quote(self.states[State.PENDING][0])}")
-        for name in ("owner", "lease_until", "locked_at", "failed_at", "finished_at"):
+        for name in ("owner", "lease_until", "locked_at", "heartbeat_at", "failed_at", "finished_at"):
             column = self.columns.get(name)
             if column is not None:
                 changes.append(f"{column.quoted} = {'DEFAULT' if column.required else 'NULL'}")
@@ -327,8 +369,11 @@ async def guess(database: Database, name: str, told: Mapping[str, str] | None = 
         raise MappingError(f"--set {text.safe(unknown)}: not known; known are {', '.join(sorted(_SETTABLE))}")
     table = await tables.look(database, name)
     columns, timeout = _columns(table, told)
+    workers = None
+    if "lease_until" not in columns and "heartbeat_at" not in columns:
+        workers, timeout = await _workers(database, table, columns, told, timeout)
     states = await _states(database, table, columns.get("status"), told)
-    made = Guess(table, columns, states, told.get("time_zone", "UTC"), timeout)
+    made = Guess(table, columns, states, told.get("time_zone", "UTC"), timeout, workers)
     _demand(made)
     made.notes += await _notes(database, made)
     return made
@@ -351,16 +396,61 @@ def _columns(table: Table, told: Mapping[str, str]) -> tuple[dict[str, TableColu
     if "lease" in told:
         match = _LEASE.fullmatch(told["lease"])
         column = table.column(match["column"]) if match else table.column(told["lease"])
+        if column is None and match:
+            # Perhaps a column of the workers' table.
+            found.pop("lease_until", None)
+            return found, match["span"]
         if column is None:
             raise MappingError(f"--set lease={text.safe(told['lease'])}: give a column, or a column + time-out")
         found.pop("lease_until", None)
-        found["locked_at" if match else "lease_until"] = column
+        beats = "heartbeat_at" if _plain(column.name) in _NAMES["heartbeat_at"] else "locked_at"
+        found[beats if match else "lease_until"] = column
+        if match and beats == "locked_at":
+            # Who names another column does not want the heartbeat to count.
+            found.pop("heartbeat_at", None)
         timeout = match["span"] if match else None
     return found, timeout
 
 
+async def _workers(
+    database: Database, table: Table, columns: Mapping[str, TableColumn], told: Mapping[str, str], timeout: str | None
+) -> tuple[Workers | None, str | None]:
+    """The table of workers that the owner refers to, where that has a heartbeat; and the time-out for it."""
+    match = _LEASE.fullmatch(told.get("lease", ""))
+    named = match["column"] if match else None
+    if named is not None and table.column(named) is not None:
+        return None, timeout
+    owner = columns.get("owner")
+    if "workers" in told:
+        other = await tables.look(database, told["workers"])
+        keys = _key(other)
+        if len(keys) != 1:
+            raise MappingError(f"--set workers={text.safe(told['workers'])}: has no key of one column")
+        place = other, keys[0].quoted
+    else:
+        reference = next((one for one in table.references if owner is not None and one.column == owner.name), None)
+        if reference is None:
+            if named is not None:
+                raise MappingError(
+                    f"--set lease={text.safe(told['lease'])}: {table.quoted} has no such column; "
+                    "is it one of the workers' table? Tell which with --set workers=TABLE"
+                )
+            return None, timeout
+        place = await tables.look(database, reference.table), reference.key
+    other, key = place
+    if owner is None:
+        raise MappingError("--set workers: which column of the jobs names the worker? Tell with --set owner=COLUMN")
+    wanted = {_plain(named)} if named else set(_NAMES["heartbeat_at"])
+    beat = next((one for one in other.columns if _plain(one.name) in wanted and one.is_instant), None)
+    if beat is None:
+        if named is not None or "workers" in told:
+            raise MappingError(f"{other.quoted}: no column there is a heartbeat; tell with --set 'lease=COLUMN + 60 s'")
+        return None, timeout
+    return Workers(other.quoted, key, beat), timeout
+
+
 def _fits(name: str, column: TableColumn) -> bool:
-    if name in ("lease_until", "locked_at", "failed_at", "created_at", "run_after", "finished_at"):
+    if name in ("lease_until", "locked_at", "heartbeat_at", "failed_at", "created_at", "run_after", "finished_at"):
         return column.is_instant
     if name in ("attempts", "max_attempts"):
         return column.type in ("smallint", "integer", "bigint")
@@ -409,13 +499,17 @@ def _demand(made: Guess) -> None:
     table = made.table.quoted
     if not _key(made.table):
         raise MappingError(f"{table} has no primary or unique key: no act could name exactly one job")
-    if "lease_until" not in made.columns and "locked_at" not in made.columns:
+    timed = "lease_until" in made.columns or "locked_at" in made.columns or made.timed_by != "locked_at"
+    if not timed:
         raise MappingError(f"{table}: no column says until when a lease lasts; tell with --set lease=COLUMN")
     if "lease_until" not in made.columns and made.timeout is None:
-        column = made.columns["locked_at"].name
+        workers = made.workers
+        column = workers.heartbeat.name if workers else made.columns[made.timed_by].name
+        aged = made.timed_by == "locked_at"
+        what = "when a job was taken" if aged else "when its worker was last alive"
         raise MappingError(
-            f"{table}: {text.safe(column)} says when a job was taken, not until when; tell how long a lease lasts, "
-            f"as its workers have it, with --set 'lease={text.safe(column)} + 4 hours'"
+            f"{table}: {text.safe(column)} says {what}, not until when; tell how long a lease lasts, "
+            f"as its workers have it, with --set 'lease={text.safe(column)} + {'4 hours' if aged else '90 seconds'}'"
         )
     if "status" in made.columns:
         lacking = [state.value for state in (State.PENDING, State.PROCESSING) if state not in made.states]
@@ -435,7 +529,7 @@ async def _notes(database: Database, made: Guess) -> list[str]:
     unzoned = [column.name for column in made.columns.values() if column.is_instant and not column.has_zone]
     if unzoned:
         notes.append(f"time zone: none is stored in {', '.join(map(text.safe, unzoned))}; read as {made.time_zone}")
-    if made.timeout is not None:
+    if made.timeout is not None and made.timed_by == "locked_at":
         notes.append(f"no lease: by age only, {made.timeout} after {text.safe(made.columns['locked_at'].name)}")
     if "status" not in made.columns:
         return [*notes, "completed: not kept"]

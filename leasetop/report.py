@@ -171,13 +171,19 @@ def jobs_text(jobs: Iterable[Job], now: datetime) -> str:
             text.fit(state_words(job), 16),
             text.fit(text.safe(job.stage) or "-", 10),
             text.fit(text.safe(job.owner) or "-", 28),
-            text.fit("-" if job.lease_until is None else lease_words(job.lease_until, now), 18),
+            text.fit(_lease_cell(job, now), 18),
             text.fit(attempts_words(job), 6),
             text.fit("-" if job.created_at is None else text.duration(now - job.created_at), 8),
             text.safe(job.error, 80) or "-",
         )
         lines.append(" ".join(cells).rstrip())
     return "\n".join(lines)
+
+
+def _lease_cell(job: Job, now: datetime) -> str:
+    # A lease left on a row that is done is not a lease.
+    held = job.state in (State.PROCESSING, State.STUCK)
+    return lease_words(job.lease_until, now) if held and job.lease_until is not None else "-"
 
 
 def state_words(job: Job) -> str:

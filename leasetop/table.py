@@ -41,6 +41,28 @@ _COLUMNS = b"""
 _INDEXES = b"SELECT pg_get_indexdef(indexrelid) AS definition FROM pg_index WHERE indrelid = %(oid)s AND indisvalid"
 
 
+_REFERENCES = b"""
+    SELECT a.attname AS column, format('%%I.%%I', n.nspname, c.relname) AS table, quote_ident(r.attname) AS key
+      FROM pg_constraint f
+      JOIN pg_attribute a ON a.attrelid = f.conrelid AND a.attnum = f.conkey[1]
+      JOIN pg_attribute r ON r.attrelid = f.confrelid AND r.attnum = f.confkey[1]
+      JOIN pg_class c ON c.oid = f.confrelid
+      JOIN pg_namespace n ON n.oid = c.relnamespace
+     WHERE f.conrelid = %(oid)s AND f.contype = 'f' AND cardinality(f.conkey) = 1
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A foreign key of one column."""
+
+    column: str
+    table: str
+    """schema.name, quoted by the server."""
+    key: str
+    """The column there, quoted."""
+
+
 @dataclass(frozen=True, slots=True)
 class TableColumn:
     """One column."""
@@ -71,6 +93,7 @@ class Table:
     columns: tuple[TableColumn, ...]
     indexes: tuple[str, ...]
     """Their definitions."""
+    references: tuple[Reference, ...] = ()
 
     def column(self, name: str) -> TableColumn | None:
         """By its exact name."""
@@ -97,7 +120,9 @@ async def look(database: Database, name: str) -> Table:
         columns = tuple(TableColumn(**row) for row in await cursor.fetchall())
         await cursor.execute(_INDEXES, {"oid": found["oid"]})
         indexes = tuple(row["definition"] for row in await cursor.fetchall())
-    return Table(found["quoted"], columns, indexes)
+        await cursor.execute(_REFERENCES, {"oid": found["oid"]})
+        references = tuple(Reference(**row) for row in await cursor.fetchall())
+    return Table(found["quoted"], columns, indexes, references)
 
 
 async def values(database: Database, table: Table, column: TableColumn) -> Mapping[str | None, int]:

@@ -25,6 +25,12 @@ _TEMPLATE = "leasetop_template"
 _numbers = itertools.count(1)
 
 
+@pytest.fixture(autouse=True)
+def own_state(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Journals and trusted profiles of the tests are not the operator's."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+
+
 @pytest.fixture(scope="session")
 def short_directory() -> Iterator[Path]:
     """A directory whose path is short enough for a unix socket, and that a server's user can enter, as root too."""
