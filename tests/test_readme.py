@@ -10,7 +10,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from leasetop import cli
+from leasetop import cli, profile, report
 from leasetop.tui import acts
 from leasetop.worker import Settings, Worker
 from tests import world
@@ -61,3 +61,8 @@ def test_every_key_of_every_screen_is_in_the_readme() -> None:
 def test_its_policies_are_those_of_the_command() -> None:
     shown = subprocess.run([sys.executable, "-m", "leasetop", "watch", "--help"], capture_output=True, text=True)
     assert "[requeue|park]" in shown.stdout
+
+
+def test_its_table_of_queues_is_that_of_the_profiles() -> None:
+    for row in report.profiles_table(profile.shipped()[1:]):
+        assert row in README
