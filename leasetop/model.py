@@ -8,8 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from leasetop.clock import ServerClock
+
+if TYPE_CHECKING:
+    from leasetop.filter import Filter
 
 # A key as the database writes it: one text for each column of the key.
 Key = tuple[str, ...]
@@ -284,6 +288,12 @@ class Snapshot:
     """From asking to the last answer."""
     cost: timedelta = timedelta()
     """What of that the server worked, by its own clock."""
+    chosen: "Filter | None" = None
+    sort: str | None = None
+    """The column that the jobs are sorted by; None: the most urgent first."""
+    descending: bool = False
+    limit: int = 0
+    """How many jobs were asked for."""
     has_owners: bool = True
     """Whether this queue records who holds a job."""
     owner_count: int = 0

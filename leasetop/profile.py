@@ -54,7 +54,20 @@ LABELS = ("verified-live", "verified-schema", "read-only", "own")
 
 _TOP = {
     *("id", "title", "label", "tested", "evidence", "completion_fenced", "names", "params", "detect", "discover"),
-    *("source", "key", "columns", "payload", "states", "window", "since", "order", "archive", "history", "throughput"),
+    *(
+        "source",
+        "key",
+        "columns",
+        "indexed",
+        "payload",
+        "states",
+        "window",
+        "since",
+        "order",
+        "archive",
+        "history",
+        "throughput",
+    ),
     *("watchers", "actions", "notes"),
 }
 _ARCHIVE = {"from", "key", "columns", "states", "window", "since", "order"}
@@ -153,6 +166,8 @@ class Profile:
     live: Source
     archives: tuple[Source, ...]
     payload: str | None
+    indexed: frozenset[str]
+    """Canonical columns that an index serves, where they are asked for exactly."""
     history: str | None
     throughput: str | None
     watchers: str | None
@@ -295,6 +310,7 @@ class _Reader:
             live=live,
             archives=tuple(self._archives(live)),
             payload=self._optional("payload.sql"),
+            indexed=frozenset(self._texts("indexed")),
             history=self._optional("history.sql"),
             throughput=self._optional("throughput.sql"),
             watchers=self._optional("watchers.sql"),

@@ -6,6 +6,7 @@ row again and say what is different. Nothing here compares a lease with this mac
 """
 
 import json
+import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -21,6 +22,7 @@ from leasetop import profile as profiles
 from leasetop.clock import ServerClock
 from leasetop.database import Database, Row
 from leasetop.errors import Refused
+from leasetop.filter import Filter
 from leasetop.model import (
     Backoff,
     Detail,
@@ -58,6 +60,15 @@ _END = b"SELECT clock_timestamp() AS now"
 _JOURNAL = b"""
     SELECT coalesce(has_table_privilege(to_regclass('leasetop_journal'), 'INSERT'), false) AS writable
 """
+# What a key of a type looks like: another text is no such key, and no reason for an error.
+_NUMBER = re.compile(r"-?\d{1,18}")
+_NO_KEY = re.compile(r"(?!)")
+_KEYS = {
+    "bigint": _NUMBER,
+    "integer": re.compile(r"-?\d{1,9}"),
+    "uuid": re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"),
+    "text": re.compile(r".*", re.DOTALL),
+}
 _SWEPT = (Reason.EXPIRED, Reason.GONE)
 
 _SERVER = b"""
@@ -74,11 +85,21 @@ class Queue:
         self.database = database
         self._bound: dict[str, bytes] = {}
 
-    async def snapshot(self, view: View = View.ACTIVE, limit: int = PAGE, owners: int = _OWNERS) -> Snapshot:
+    async def snapshot(
+        self,
+        view: View = View.ACTIVE,
+        limit: int = PAGE,
+        owners: int = _OWNERS,
+        chosen: Filter | None = None,
+        sort: str | None = None,
+        descending: bool = False,
+    ) -> Snapshot:
         """All that a refresh shows, in one transaction: at most `limit` jobs and `owners` owners.
 
+        `chosen` and `sort` (a name of reading.SORTS) are about the first reading.CAP jobs of each state.
         Raises Unreachable or Refused.
         """
+        wanted = chosen or Filter()
         asked = time.monotonic()
         async with self.database.reading() as connection:
             cursors = await self._ask(
@@ -86,7 +107,7 @@ class Queue:
                 [
                     (_SERVER, {}),
                     (self._bind(reading.tallies(self.profile)), {}),
-                    (self._jobs(view), {"limit": limit}),
+                    (self._jobs(view, wanted, sort, descending), {"limit": limit, **wanted.values}),
                     (self._owners, {"limit": owners}),
                     (self._watchers, {}),
                     (self._throughput, _throughput_parameters()),
@@ -96,7 +117,7 @@ class Queue:
             server, tallies, jobs, held, watchers, throughput, end = [await _rows(cursor) for cursor in cursors]
             host = connection.info.host
         answered = time.monotonic()
-        assert server and tallies and end and jobs is not None
+        assert server and tallies and end
         now = server[0]["now"]
         counted: dict[tuple[State, Reason | None], Tally] = {}
         for row in tallies:
@@ -106,7 +127,11 @@ class Queue:
             clock=ServerClock.read(now, asked, answered),
             queue=self.profile.title,
             view=view,
-            jobs=self._jobs_of(jobs),
+            jobs=self._jobs_of(jobs or ()),
+            chosen=wanted,
+            sort=sort,
+            descending=descending,
+            limit=limit,
             tallies={
                 state: sum((tally for (known, _), tally in counted.items() if known is state), Tally())
                 for state in State
@@ -322,8 +347,27 @@ class Queue:
             raise Refused(f"{self.profile.title}: only its own tool can do that right: {command}")
         return action.sql
 
-    def _jobs(self, view: View) -> bytes:
-        return self._bind(reading.jobs(reading.arms(self.profile, view.states)))
+    def _jobs(self, view: View, chosen: Filter, sort: str | None, descending: bool) -> bytes | None:
+        arms = [
+            arm
+            for arm in reading.arms(self.profile, view.states)
+            if arm.state in chosen.states
+            and (arm.state is not State.STUCK or chosen.reasons is None or arm.reason in chosen.reasons)
+        ]
+        if chosen.conditions or sort is not None:
+            exact = {name: value for name, value in chosen.exact.items() if self._serves(name, chosen.values[value])}
+            sql = reading.chosen_jobs(arms, chosen.conditions, sort, descending, exact)
+        else:
+            sql = reading.jobs(arms)
+        # Not remembered where it is the operator's typing that makes it: there is no end to that.
+        return statements.bind(sql) if sql else None
+
+    def _serves(self, column: str, value: object) -> bool:
+        """Whether an index finds the rows where a column is exactly that."""
+        if column != "job_id":
+            return column in self.profile.indexed
+        keys = self.profile.live.key
+        return len(keys) == 1 and _KEYS.get(keys[0].type, _NO_KEY).fullmatch(str(value)) is not None
 
     @cached_property
     def _one(self) -> bytes:

@@ -5,7 +5,7 @@ every arm can use the index made for it. Arms are joined by UNION ALL, in the or
 is followed by a line break: it may end in a comment.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from leasetop.model import Reason, State
@@ -29,15 +29,16 @@ class Arm:
     def rows(self) -> str:
         """FROM and WHERE, for lists and counts."""
         window = self.source.window.get(self.state)
-        return self._all + (f" AND ({window}\n)" if window else "")
+        return self.everywhere + (f" AND ({window}\n)" if window else "")
 
     @property
     def one(self) -> str:
         """FROM and WHERE, for the job of `:key_NAME`."""
-        return self._all + _is_the_one(self.source)
+        return self.everywhere + _is_the_one(self.source)
 
     @property
-    def _all(self) -> str:
+    def everywhere(self) -> str:
+        """FROM and WHERE, beyond the window, too: for what an index finds."""
         return f"FROM {self.source.relation}\nWHERE ({self.source.states[self.state, self.reason]}\n)"
 
     @property
@@ -74,6 +75,69 @@ def jobs(chosen: Iterable[Arm], *, one: bool = False, longest: int | None = None
         f"{arm.one if one else arm.rows} {arm.order} LIMIT :limit"
         for arm in chosen
     )
+
+
+# Canonical columns by which a list can be sorted, as the screen names them.
+SORTS = {
+    "id": "key_0",
+    "state": "state",
+    "queue": "queue",
+    "kind": "kind",
+    "amount": "amount",
+    "stage": "stage",
+    "owner": "owner",
+    "lease": "lease_until",
+    "try": "attempts",
+    "age": "created_at",
+    "error": "error",
+    "priority": "priority",
+}
+
+
+def chosen_jobs(
+    chosen: Iterable[Arm],
+    conditions: Sequence[str],
+    sort: str | None = None,
+    descending: bool = False,
+    exact: Mapping[str, str] | None = None,
+) -> str:
+    """As `jobs`, but only those that fulfil conditions over the canonical columns, or sorted by one of them.
+
+    Looks at the first CAP rows of each arm: a refresh must not grow with the table. Whether that was all of them the
+    tallies say, whose counts stop at the same number. `exact` are canonical columns, with the parameters that they
+    equal, which an index serves: those are looked for in all rows.
+    """
+    order = ""
+    if sort is not None:
+        column = SORTS[sort]
+        # Numbers that are written as texts are sorted as numbers.
+        by = f"length({column}), {column}" if column == "key_0" else column
+        direction = "DESC" if descending else "ASC"
+        order = "ORDER BY " + ", ".join(f"{part} {direction} NULLS LAST" for part in by.split(", "))
+    where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
+    found = _union(
+        f"SELECT * FROM (SELECT {arm.labels}, {', '.join(_columns(arm.source, None))}, {_job_id(arm.source)} AS job_id "
+        f"{_exactly(arm, exact or {})} {arm.order} LIMIT {CAP}) AS few {where} {'' if order else 'LIMIT :limit'}"
+        for arm in chosen
+    )
+    return f"SELECT * FROM ({found}) AS found {order} LIMIT :limit" if found else ""
+
+
+def _exactly(arm: Arm, exact: Mapping[str, str]) -> str:
+    known = {name: value for name, value in exact.items() if name == "job_id" or name in arm.source.columns}
+    if not known:
+        return arm.rows
+    rows = arm.everywhere
+    for name, value in known.items():
+        if name == "job_id":
+            rows += "".join(f" AND {key.sql} = :{value}::{key.type}" for key in arm.source.key)
+        else:
+            rows += f" AND ({arm.source.columns[name]}) = :{value}::text"
+    return rows
+
+
+def _job_id(source: Source) -> str:
+    return " || '/' || ".join(f"({column.sql})::text" for column in source.key)
 
 
 def _is_the_one(source: Source) -> str:
