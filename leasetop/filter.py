@@ -78,9 +78,9 @@ def parse(text: str) -> Filter:
     return _Parser(text).filter()
 
 
-def for_owner(name: str) -> str:
-    """The line that shows one owner's jobs."""
-    return f"owner={_quoted(name)}"
+def exactly(name: str, value: str) -> str:
+    """The line for the jobs whose field is exactly that."""
+    return f"{name}={_quoted(value)}"
 
 
 def _quoted(value: str) -> str:

@@ -83,12 +83,12 @@ SORTS = {
     "state": "state",
     "queue": "queue",
     "kind": "kind",
-    "amount": "amount",
+    "amount": "substring(amount from '^-?[0-9]+([.][0-9]+)?')::numeric",
     "stage": "stage",
     "owner": "owner",
     "lease": "lease_until",
     "try": "attempts",
-    "age": "created_at",
+    "age": "now() - created_at",
     "error": "error",
     "priority": "priority",
 }
@@ -111,9 +111,9 @@ def chosen_jobs(
     if sort is not None:
         column = SORTS[sort]
         # Numbers that are written as texts are sorted as numbers.
-        by = f"length({column}), {column}" if column == "key_0" else column
+        by = [f"length({column})", column] if column == "key_0" else [column]
         direction = "DESC" if descending else "ASC"
-        order = "ORDER BY " + ", ".join(f"{part} {direction} NULLS LAST" for part in by.split(", "))
+        order = "ORDER BY " + ", ".join(f"{part} {direction} NULLS LAST" for part in by)
     where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
     found = _union(
         f"SELECT * FROM (SELECT {arm.labels}, {', '.join(_columns(arm.source, None))}, {_job_id(arm.source)} AS job_id "

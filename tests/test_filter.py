@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leasetop.database import Database
-from leasetop.filter import FilterError, for_owner, parse
+from leasetop.filter import FilterError, exactly, parse
 from leasetop.finding import find
 from leasetop.model import View
 from leasetop.queue import Queue
@@ -119,4 +119,4 @@ def test_no_line_crashes_it(line: str) -> None:
 
 @given(st.text(min_size=1, max_size=20).filter(lambda name: name.strip()))
 def test_an_owner_s_line_finds_that_owner(name: str) -> None:
-    assert parse(for_owner(name)).values == {"f0": name}
+    assert parse(exactly("owner", name)).values == {"f0": name}

@@ -52,7 +52,7 @@ def test_every_command_and_option_of_the_readme_exists() -> None:
 
 def test_every_key_of_every_screen_is_in_the_readme() -> None:
     keys = set(re.findall(r"`([^`\n]+)`", re.sub(r"```.*?```", "", README, flags=re.DOTALL)))
-    names = {"escape": "esc", "question_mark": "?", "colon": ":"}
+    names = {"escape": "esc", "question_mark": "?", "colon": ":", "slash": "/", "asterisk": "*"}
     for act in acts.ACTS:
         first = act.keys.split(",")[0]
         assert names.get(first, first) in keys or first.isdigit(), act

@@ -11,10 +11,13 @@ from dataclasses import replace
 from datetime import timedelta
 
 from leasetop.errors import LeasetopError
+from leasetop.filter import Filter
 from leasetop.model import Snapshot, Throughput, View
-from leasetop.queue import WINDOW, Queue
+from leasetop.queue import PAGE, WINDOW, Queue
 
 _SHARE = 0.02
+_MOST = 5_000
+"""Jobs of a view, at most: each refresh carries them all. Who looks for one among more has the filter."""
 _LONGEST = timedelta(seconds=60)
 
 
@@ -29,6 +32,10 @@ class Poller:
         lost: Callable[[LeasetopError], object],
     ) -> None:
         self.view = View.ACTIVE
+        self.chosen = Filter()
+        self.sort: str | None = None
+        self.descending = False
+        self.limit = PAGE
         self.paused = False
         self.interval = interval
         self._queue = queue
@@ -53,6 +60,19 @@ class Poller:
         self._costs.clear()
         self.wake()
 
+    def more(self) -> bool:
+        """Asks for a page more from now on; False: it is as many as can be."""
+        if self.limit >= _MOST:
+            return False
+        self.limit += PAGE
+        self.wake()
+        return True
+
+    def is_answer(self, snapshot: Snapshot) -> bool:
+        """Whether a snapshot answers what is asked now."""
+        asked = (self.view, self.chosen, self.sort, self.descending)
+        return (snapshot.view, snapshot.chosen, snapshot.sort, snapshot.descending) == asked
+
     def wake(self) -> None:
         """An early refresh: now, or as soon as the one under way is done. Also while paused."""
         self._wake.set()
@@ -63,7 +83,9 @@ class Poller:
             self._wake.clear()
             asked = self._queue
             try:
-                snapshot = await asked.snapshot(self.view)
+                snapshot = await asked.snapshot(
+                    self.view, self.limit, chosen=self.chosen, sort=self.sort, descending=self.descending
+                )
             except LeasetopError as error:
                 if asked is self._queue:
                     self._lost(error)

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 from leasetop.clock import ServerClock
 from leasetop.errors import LeasetopError
+from leasetop.filter import Filter
 from leasetop.model import (
     NEVER,
     Detail,
@@ -145,10 +146,18 @@ class StillQueue:
         self.error: LeasetopError | None = None
         self.acts: list[tuple[object, ...]] = []
 
-    async def snapshot(self, view: View = View.ACTIVE, limit: int = 500) -> Snapshot:
+    async def snapshot(
+        self,
+        view: View = View.ACTIVE,
+        limit: int = 500,
+        chosen: Filter | None = None,
+        sort: str | None = None,
+        descending: bool = False,
+    ) -> Snapshot:
         if self.error is not None:
             raise self.error
-        return snapshot(view, self.jobs)
+        made = snapshot(view, self.jobs)
+        return replace(made, chosen=chosen, sort=sort, descending=descending, limit=limit)
 
     async def detail(self, key: Key) -> Detail:
         if self.error is not None:

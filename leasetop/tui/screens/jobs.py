@@ -9,12 +9,17 @@ from textual.widgets import Footer, Static
 
 from leasetop import text
 from leasetop.errors import LeasetopError
+from leasetop.filter import exactly
 from leasetop.model import Job, Snapshot, View
+from leasetop.queue import PAGE
 from leasetop.tui import acts
 from leasetop.tui.screens.board import Board
+from leasetop.tui.screens.jump import JumpDialog
 from leasetop.tui.screens.requeue import RequeueDialog
+from leasetop.tui.screens.sort import SortDialog
 from leasetop.tui.screens.sweep import SweepDialog
 from leasetop.tui.widgets.detail import DetailPane
+from leasetop.tui.widgets.filterline import FilterLine
 from leasetop.tui.widgets.header import Header, Link
 from leasetop.tui.widgets.jobs import Jobs
 from leasetop.tui.widgets.rows import Rows
@@ -28,9 +33,14 @@ class Tabs(Static):
         super().__init__(markup=False)
         self._view = View.ACTIVE
         self._snapshot: Snapshot | None = None
+        self._marks = 0
 
     def show(self, snapshot: Snapshot | None, view: View) -> None:
         self._snapshot, self._view = snapshot, view
+        self.on_resize()
+
+    def show_marks(self, number: int) -> None:
+        self._marks = number
         self.on_resize()
 
     def on_resize(self) -> None:
@@ -38,7 +48,8 @@ class Tabs(Static):
         shown = ""
         if self._snapshot is not None and self._snapshot.view is self._view:
             total = self._snapshot.total(self._view)
-            shown = f"{text.count(len(self._snapshot.jobs))} of {text.count(total.count, total.capped)} "
+            marks = f"{text.count(self._marks)} marked, " if self._marks else ""
+            shown = f"{marks}{text.count(len(self._snapshot.jobs))} of {text.count(total.count, total.capped)} "
         names = [(view, f" {n} {view} ") for n, view in enumerate(View, start=1)]
         room = self.size.width - cell_len(shown)
         if sum(cell_len(said) for _, said in names) > room:
@@ -67,6 +78,7 @@ class JobsScreen(Board):
         yield Tiles()
         yield Static(id="notes", markup=False)
         yield Tabs()
+        yield FilterLine()
         with Horizontal(id="body"):
             yield Jobs(self.top.queue.profile, id="jobs")
             yield DetailPane(id="detail")
@@ -92,10 +104,12 @@ class JobsScreen(Board):
         if snapshot is None:
             return
         self.query_one(Tiles).show(snapshot)
-        if snapshot.view is not self.view:
-            # Asked for before the tab was changed: the next one is under way.
+        if not self.top.poller.is_answer(snapshot):
+            # Asked for before the tab or the filter was changed: the next one is under way.
             return
+        self.query_one(FilterLine).show(snapshot)
         table = self.query_one(Jobs)
+        table.sorted_by = None if snapshot.sort is None else (snapshot.sort, snapshot.descending)
         table.clock = snapshot.clock
         table.show(((job.key, job) for job in snapshot.jobs), empty=_nothing(snapshot))
         if self.has_class("-detail"):
@@ -111,7 +125,7 @@ class JobsScreen(Board):
         view = View(name)
         if view is self.view:
             return
-        self.top.poller.view = view
+        self.top.poller.view, self.top.poller.limit = view, PAGE
         self.query_one(Jobs).forget()
         self.query_one(Tabs).show(self.top.snapshot, view)
         self.top.poller.wake()
@@ -128,8 +142,81 @@ class JobsScreen(Board):
         self._load_detail()
 
     def action_back(self) -> None:
-        self.remove_class("-detail")
+        """One step back: out of the details, then the marks, then the filter."""
+        table = self.query_one(Jobs)
+        if self.has_class("-detail"):
+            self.remove_class("-detail")
+        elif table.marked:
+            table.unmark()
+        else:
+            self.query_one(FilterLine).action_clear()
+        table.focus()
+
+    def action_find(self) -> None:
+        self.query_one(FilterLine).open()
+
+    def find(self, line: str, view: View | None = None) -> None:
+        """Filters by a line that was not typed."""
+        if view is not None:
+            self.action_view(view.value)
+        self.query_one(FilterLine).put(line)
         self.query_one(Jobs).focus()
+
+    @on(FilterLine.Changed)
+    def _filtered(self, message: FilterLine.Changed) -> None:
+        self.top.poller.chosen, self.top.poller.limit = message.chosen, PAGE
+        self.query_one(Jobs).forget()
+        self.top.poller.wake()
+
+    @on(FilterLine.Left)
+    def _filter_left(self) -> None:
+        self.query_one(Jobs).focus()
+
+    @work(exclusive=True, group="choose")
+    async def action_sort(self) -> None:
+        table, poller = self.query_one(Jobs), self.top.poller
+        columns = [column.sort for column in table.columns if column.sort is not None]
+        chosen = await self.top.push_screen_wait(SortDialog(columns, (poller.sort, poller.descending)))
+        if chosen is not None:
+            self._sort(*chosen)
+
+    @on(Rows.Sorted, "#jobs")
+    def _title_clicked(self, message: Rows.Sorted) -> None:
+        poller = self.top.poller
+        self._sort(message.sort, message.sort == poller.sort and not poller.descending)
+
+    def _sort(self, sort: str | None, descending: bool) -> None:
+        self.top.poller.sort, self.top.poller.descending = sort, descending
+        self.top.poller.wake()
+
+    @work(exclusive=True, group="choose")
+    async def action_jump(self) -> None:
+        given = await self.top.push_screen_wait(JumpDialog())
+        if given is None:
+            return
+        async with self.top.acting():
+            if (await self.top.queue.find_jobs([given]))[given] is None:
+                self.top.say(f"there is no job {text.safe(given)}", failed=True)
+            else:
+                self.find(exactly("id", given), View.ALL)
+
+    def action_mark(self) -> None:
+        self.query_one(Jobs).mark()
+
+    def action_mark_all(self) -> None:
+        self.query_one(Jobs).mark_all()
+
+    @on(Rows.Marked, "#jobs")
+    def _marked(self) -> None:
+        self.query_one(Tabs).show_marks(len(self.query_one(Jobs).marked))
+
+    @on(Rows.Ended, "#jobs")
+    def _ended(self) -> None:
+        snapshot = self.top.snapshot
+        if snapshot is None or len(snapshot.jobs) < snapshot.limit or snapshot.limit < self.top.poller.limit:
+            return
+        if not self.top.poller.more():
+            self.top.say(f"the first {text.count(snapshot.limit)} are shown: / finds one among the others")
 
     def action_queues(self) -> None:
         self.top.choose_queue()
@@ -192,6 +279,7 @@ class JobsScreen(Board):
     def show_queue(self) -> None:
         """Another queue from now on."""
         self.remove_class("-detail")
+        self.query_one(FilterLine).put("")
         table = self.query_one(Jobs)
         table.show_queue(self.top.queue.profile)
         table.focus()
@@ -220,6 +308,8 @@ def _swept(done: int, shown: int) -> str:
 
 
 def _nothing(snapshot: Snapshot) -> str:
+    if snapshot.chosen:
+        return "No job matches the filter."
     if snapshot.view is View.STUCK:
         return "Nothing is stuck."
     if snapshot.view is View.ACTIVE:

@@ -51,22 +51,28 @@ class Jobs(Rows[Job]):
     def _chosen(self, profile: Profile) -> list[Column[Job]]:
         """What the queue does not keep has no column."""
         columns: dict[str, Column[Job]] = {
-            "queue": Column("QUEUE", 8, lambda job, _: (text.safe(job.queue) or "-", ""), rank=2),
-            "kind": Column("KIND", 8, lambda job, _: (text.safe(job.kind) or "-", ""), rank=3, share=2),
-            "amount": Column("AMOUNT", 12, lambda job, _: (text.safe(job.amount) or "-", ""), rank=4, right=True),
-            "stage": Column("STAGE", 9, lambda job, _: (text.safe(job.stage) or "-", ""), rank=1),
-            "owner": Column("OWNER", 14, lambda job, _: (text.safe(job.owner) or "-", ""), share=3),
+            "queue": Column("QUEUE", 8, lambda job, _: (text.safe(job.queue) or "-", ""), rank=2, sort="queue"),
+            "kind": Column("KIND", 8, lambda job, _: (text.safe(job.kind) or "-", ""), rank=3, share=2, sort="kind"),
+            "amount": Column(
+                "AMOUNT", 12, lambda job, _: (text.safe(job.amount) or "-", ""), rank=4, right=True, sort="amount"
+            ),
+            "stage": Column("STAGE", 9, lambda job, _: (text.safe(job.stage) or "-", ""), rank=1, sort="stage"),
+            "owner": Column("OWNER", 14, lambda job, _: (text.safe(job.owner) or "-", ""), share=3, sort="owner"),
         }
         first: list[Column[Job]] = [
-            Column("ID", 6, lambda job, _: (text.safe(job.id, 60), ""), share=1 if profile.is_home else 2),
-            Column("STATE", 10, lambda job, width: (_state(job, width), job.state.value)),
+            Column("ID", 6, lambda job, _: (text.safe(job.id, 60), ""), share=1 if profile.is_home else 2, sort="id"),
+            Column("STATE", 10, lambda job, width: (_state(job, width), job.state.value), sort="state"),
         ]
         last: dict[str, Column[Job]] = {
-            "attempts": Column("TRY", 4, lambda job, _: (report.attempts_words(job), _try_look(job)), right=True),
-            "created_at": Column("AGE", 6, self._age, right=True, ticks=True),
-            "error": Column("ERROR", 5, lambda job, _: (text.safe(job.error) or "-", ""), share=5),
+            "attempts": Column(
+                "TRY", 4, lambda job, _: (report.attempts_words(job), _try_look(job)), right=True, sort="try"
+            ),
+            "created_at": Column("AGE", 6, self._age, right=True, ticks=True, sort="age"),
+            "error": Column("ERROR", 5, lambda job, _: (text.safe(job.error) or "-", ""), share=5, sort="error"),
         }
-        lease: Column[Job] = Column("LEASE", 16, lambda job, width: lease_cell(job, self._now, width), ticks=True)
+        lease: Column[Job] = Column(
+            "LEASE", 16, lambda job, width: lease_cell(job, self._now, width), ticks=True, sort="lease"
+        )
         return [
             *first,
             *(column for field, column in columns.items() if profile.has(field)),

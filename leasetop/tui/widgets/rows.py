@@ -41,6 +41,8 @@ class Column(Generic[T]):
     right: bool = False
     ticks: bool = False
     """Whether it changes with time alone."""
+    sort: str | None = None
+    """What it is called where rows are sorted by it; None: they cannot be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,23 @@ class Rows(ScrollView, Generic[T], can_focus=True):
     class Chosen(Moved):
         """A double click on the row under the cursor."""
 
+    class Sorted(Message):
+        """A click on the title of a column by which rows can be sorted."""
+
+        def __init__(self, rows: "Rows", sort: str) -> None:  # type: ignore[type-arg]
+            super().__init__()
+            self.rows, self.sort = rows, sort
+
+        @property
+        def control(self) -> "Rows":  # type: ignore[type-arg]
+            return self.rows
+
+    class Marked(Moved):
+        """Other rows are marked."""
+
+    class Ended(Moved):
+        """The cursor was to go beyond the last row."""
+
     def __init__(self, columns: Sequence[Column[T]], *, empty: str = "", id: str | None = None) -> None:
         super().__init__(id=id)
         self._columns = tuple(columns)
@@ -102,6 +121,19 @@ class Rows(ScrollView, Generic[T], can_focus=True):
         self._cursor: Hashable | None = None
         self._anchored = False
         self._layout: list[tuple[Column[T], int]] = []
+        self._marks: dict[Hashable, T] = {}
+        self.sorted_by: tuple[str, bool] | None = None
+        """A column's `sort`, and whether downwards; for the arrow in the header."""
+
+    @property
+    def columns(self) -> tuple[Column[T], ...]:
+        """All columns, also those for which there is no room."""
+        return self._columns
+
+    @property
+    def marked(self) -> list[T]:
+        """What is marked, as it was last seen; what left the view since stays marked."""
+        return list(self._marks.values())
 
     @property
     def selected(self) -> T | None:
@@ -127,6 +159,8 @@ class Rows(ScrollView, Generic[T], can_focus=True):
         watched = self._rows[top].key if top < len(self._rows) else None
         held = self._rows[before] if before is not None else None
         self._rows = [_Row(key, value) for key, value in values]
+        if self._marks:
+            self._marks.update((row.key, row.value) for row in self._rows if row.key in self._marks)
         if empty is not None:
             self._empty = empty
         if not self._anchored:
@@ -153,6 +187,7 @@ class Rows(ScrollView, Generic[T], can_focus=True):
     def forget(self) -> None:
         """Another set of rows comes (another tab): the cursor starts at its top again."""
         self._anchored, self._cursor, self._rows = False, None, []
+        self.unmark()
         self._resize()
         self._scroll(0)
         self.refresh()
@@ -163,22 +198,67 @@ class Rows(ScrollView, Generic[T], can_focus=True):
         if row is not None:
             self._go(row)
 
+    def unmark(self) -> None:
+        """No marks any more."""
+        if self._marks:
+            self._marks.clear()
+            self.refresh()
+            self.post_message(self.Marked(self))
+
+    def mark(self) -> None:
+        """Marks the row under the cursor, or takes its mark, and goes on to the next."""
+        row = self._find(self._cursor)
+        if row is None:
+            return
+        shown = self._rows[row]
+        if shown.key in self._marks:
+            del self._marks[shown.key]
+        else:
+            self._marks[shown.key] = shown.value
+        self.post_message(self.Marked(self))
+        self._go(row + 1)
+        self.refresh()
+
+    def mark_all(self) -> None:
+        """Marks all rows that are shown, and no others."""
+        self._marks = {row.key: row.value for row in self._rows if not row.ghost}
+        self.post_message(self.Marked(self))
+        self.refresh()
+
     def action_move(self, by: int) -> None:
         row = self._find(self._cursor)
+        if row is not None and by > 0 and row == len(self._rows) - 1:
+            self.post_message(self.Ended(self))
         self._go(0 if row is None else row + by)
 
     def action_page(self, by: int) -> None:
         self.action_move(by * max(1, self.size.height - 2))
 
     def action_move_to(self, row: int) -> None:
+        if row < 0:
+            self.post_message(self.Ended(self))
         self._go(row if row >= 0 else len(self._rows) - 1)
 
     def on_click(self, event: events.Click) -> None:
+        if event.y == 0:
+            self._click_title(event.x)
         row = event.y - 1 + round(self.scroll_y)
         if event.y >= 1 and row < len(self._rows):
             self._go(row)
             if event.chain == 2:
                 self.post_message(self.Chosen(self))
+
+    def _click_title(self, x: int) -> None:
+        left = 1
+        for column, width in self._layout:
+            if left <= x < left + width and column.sort is not None:
+                self.post_message(self.Sorted(self, column.sort))
+            left += width + 1
+
+    def _title(self, column: Column[T]) -> str:
+        if self.sorted_by is None or column.sort != self.sorted_by[0]:
+            return column.title
+        return f"{'▼' if self.sorted_by[1] else '▲'}{column.title}"
 
     def on_resize(self) -> None:
         self._resize()
@@ -186,7 +266,7 @@ class Rows(ScrollView, Generic[T], can_focus=True):
     def render_line(self, y: int) -> Strip:
         base = self.rich_style
         if y == 0:
-            return self._line([(column.title, "") for column, _ in self._layout], base + self._look("header"))
+            return self._line([(self._title(column), "") for column, _ in self._layout], base + self._look("header"))
         row = y - 1 + round(self.scroll_y)
         if row >= len(self._rows):
             message = f"  {self._empty}" if not self._rows and y == 2 else ""
@@ -200,7 +280,9 @@ class Rows(ScrollView, Generic[T], can_focus=True):
         cells = [column.cell(shown.value, width) for column, width in self._layout]
         if shown.ghost:
             cells = [(said, "") for said, _ in cells]
-        return self._line(cells, style, marker="›" if shown.key == self._cursor else " ")
+        here = shown.key == self._cursor
+        marker = ("◆" if here else "●") if shown.key in self._marks else "›" if here else " "
+        return self._line(cells, style, marker=marker)
 
     def _line(self, cells: Sequence[Cell], style: Style, marker: str = " ") -> Strip:
         segments = [Segment(marker, style)]

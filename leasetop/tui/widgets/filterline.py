@@ -1,0 +1,95 @@
+"""The filter line: an input, and below it what the filter means and how much of the queue it looked at."""
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.containers import Vertical
+from textual.content import Content
+from textual.message import Message
+from textual.widgets import Input, Static
+
+from leasetop import reading, text
+from leasetop.filter import Filter, FilterError, parse
+from leasetop.model import Snapshot
+
+_PLACEHOLDER = "pay-7  owner:pay  state:stuck  attempts>=3  age>10m  -kind:refund  id=8841"
+
+
+class FilterLine(Vertical):
+    """Shown while it is used; `Changed` carries each filter that could be understood, `Left` that typing is over."""
+
+    BINDINGS = [Binding("escape", "clear", "Clear", show=False)]
+
+    class Changed(Message):
+        """Another filter."""
+
+        def __init__(self, chosen: Filter) -> None:
+            super().__init__()
+            self.chosen = chosen
+
+    class Left(Message):
+        """Back to the table."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._chosen = Filter()
+        self._error = ""
+
+    def compose(self) -> ComposeResult:
+        yield Input(placeholder=_PLACEHOLDER, compact=True, id="filter")
+        yield Static(id="explained", markup=False)
+
+    @property
+    def chosen(self) -> Filter:
+        """The filter that counts."""
+        return self._chosen
+
+    def open(self) -> None:
+        """For typing."""
+        self.add_class("-shown")
+        self.query_one(Input).focus()
+
+    def put(self, line: str) -> None:
+        """Another filter, not typed."""
+        self.query_one(Input).value = line
+        self.set_class(bool(line), "-shown")
+
+    def show(self, snapshot: Snapshot | None) -> None:
+        """How much was looked at."""
+        said = f"the filter stays as it was: {self._error}" if self._error else self._chosen.explained
+        found = ""
+        if snapshot is not None and self._chosen and snapshot.chosen == self._chosen:
+            capped = [
+                state.value
+                for state in snapshot.view.states
+                if state in self._chosen.states and state in snapshot.tallies and snapshot.tallies[state].capped
+            ]
+            found = f"  {text.count(len(snapshot.jobs), len(snapshot.jobs) >= snapshot.limit)} found"
+            if capped and not self._chosen.exact:
+                found += f", among the first {text.count(reading.CAP)} of {' and '.join(capped)}"
+        self.query_one("#explained", Static).update(
+            Content.assemble((text.safe(said), "$text-error" if self._error else "$text-muted"), (found, "bold"))
+        )
+
+    def action_clear(self) -> None:
+        self.put("")
+        self.post_message(self.Left())
+
+    @on(Input.Changed, "#filter")
+    def _typed(self, event: Input.Changed) -> None:
+        try:
+            chosen = parse(event.value)
+        except FilterError as error:
+            self._error = str(error)
+            self.show(None)
+            return
+        self._error = ""
+        if chosen != self._chosen:
+            self._chosen = chosen
+            self.post_message(self.Changed(chosen))
+        self.show(None)
+
+    @on(Input.Submitted, "#filter")
+    def _submitted(self) -> None:
+        self.set_class(bool(self._chosen), "-shown")
+        self.post_message(self.Left())
