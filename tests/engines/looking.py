@@ -36,3 +36,12 @@ def rows(dsn: str, *table: str) -> list[str]:
     query = sql.SQL("SELECT t::text FROM {} t ORDER BY 1").format(sql.Identifier(*table))
     with psycopg.connect(dsn) as connection:
         return [row[0] for row in connection.execute(query)]
+
+
+async def details_agree(queue: Queue) -> None:
+    """Each job, asked for by its key, is what the list shows, with its history where there is one."""
+    for job in (await queue.snapshot(View.ALL)).jobs:
+        detail = await queue.detail(job.key)
+        assert detail.job is not None
+        assert (detail.job.key, detail.job.state, detail.job.owner) == (job.key, job.state, job.owner)
+        assert (detail.history is None) == (queue.profile.history is None)

@@ -1,0 +1,104 @@
+"""django-tasks-db: no lease, no heartbeat, no rescue; that a run is lost can only be guessed from its age."""
+
+import pytest
+
+from leasetop.model import Evidence, Job, Reason, State
+from leasetop.queue import Queue
+from tests.engines.conftest import MakeEngine
+from tests.engines.driver import Engine
+from tests.engines.looking import counts, details_agree, only, requeue
+from tests.engines.task import FAIL, HANG, LATE, SUCCEED
+
+pytestmark = pytest.mark.engines
+
+_ROWS = "SELECT * FROM django_tasks_database_dbtaskresult ORDER BY id"
+
+
+@pytest.fixture
+def engine(make_engine: MakeEngine) -> Engine:
+    return make_engine("django-tasks-db", "django_app.py")
+
+
+def grow_old(engine: Engine) -> None:
+    """As when every run began a day ago."""
+    assert engine.change(
+        "UPDATE django_tasks_database_dbtaskresult SET started_at = started_at - interval '1 day' "
+        "WHERE status = 'RUNNING'"
+    )
+
+
+async def killed(engine: Engine, queue: Queue) -> Job:
+    """The job of a worker that was killed a day ago."""
+    engine.call("enqueue", "1")
+    with engine.worker(HANG) as worker:
+        worker.wait("begun")
+        worker.kill()
+    grow_old(engine)
+    return await only(queue, State.STUCK)
+
+
+async def test_every_state_is_what_real_workers_made_it(engine: Engine, queue: Queue) -> None:
+    assert queue.profile.id == "django-tasks-db"
+    for behaviour in (SUCCEED, FAIL):
+        engine.call("enqueue", "1")
+        engine.work(behaviour)
+    engine.call("enqueue", "2")
+    engine.call("enqueue", "1", "3600")
+    with engine.worker(HANG) as worker:
+        worker.wait("begun")
+        seen = {State.COMPLETED: 1, State.FAILED: 1, State.PENDING: 1, State.SCHEDULED: 1, State.PROCESSING: 1}
+        assert await counts(queue) == seen
+        await details_agree(queue)
+        running = await only(queue, State.PROCESSING)
+        assert (running.kind, running.owner, running.lease_until) == ("__main__.pay", "worker-hang", None)
+        worker.kill()
+    grow_old(engine)
+    del seen[State.PROCESSING]
+    assert await counts(queue) == {**seen, State.STUCK: 1}
+
+
+async def test_a_live_worker_keeps_its_job(engine: Engine, queue: Queue) -> None:
+    engine.call("enqueue", "1")
+    with engine.worker(HANG) as worker:
+        worker.wait("begun")
+        job, before = await only(queue, State.PROCESSING), engine.rows(_ROWS)
+        assert not (await requeue(queue, job)).done
+        assert engine.rows(_ROWS) == before
+
+
+async def test_a_dead_workers_job_is_stuck_and_run_again_once(engine: Engine, queue: Queue) -> None:
+    job = await killed(engine, queue)
+    assert (job.reason, job.owner) == (Reason.AGE, "worker-hang")
+    assert job.lease_until is None
+    assert queue.profile.evidence is Evidence.AGE
+    assert (job.attempts, job.max_attempts) == (1, None)
+    assert (await requeue(queue, job)).done
+    assert not (await requeue(queue, job)).done
+    assert await counts(queue) == {State.PENDING: 1}
+    engine.work(SUCCEED)
+    assert await counts(queue) == {State.COMPLETED: 1}
+
+
+async def test_a_failed_job_is_run_again(engine: Engine, queue: Queue) -> None:
+    engine.call("enqueue", "1")
+    engine.work(FAIL)
+    job = await only(queue, State.FAILED)
+    assert job.error is not None and "RuntimeError" in job.error
+    assert (await requeue(queue, job)).done
+    assert not (await requeue(queue, job)).done
+    engine.work(SUCCEED)
+    assert await counts(queue) == {State.COMPLETED: 1}
+
+
+async def test_a_late_finisher_ends_a_requeued_job_that_nobody_ran_again(engine: Engine, queue: Queue) -> None:
+    assert not queue.profile.completion_fenced
+    engine.call("enqueue", "1")
+    with engine.worker(LATE) as worker:
+        worker.wait("begun")
+        grow_old(engine)
+        assert (await requeue(queue, await only(queue, State.STUCK))).done
+        assert await counts(queue) == {State.PENDING: 1}
+        worker.go_on()
+        worker.end()
+    assert await counts(queue) == {State.COMPLETED: 1}
+    assert (await only(queue, State.COMPLETED)).attempts == 1
