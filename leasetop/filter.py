@@ -44,6 +44,7 @@ _SPANS = {
     "expired": "now() - lease_until",
     "left": "lease_until - now()",
 }
+_FIELDS = frozenset({*_TEXTS, *_NUMBERS, *_SPANS, "state"})
 _TERM = re.compile(r"(?P<no>-?)(?P<name>[a-z]+)(?P<sign>>=|<=|!=|[:=<>])(?P<value>.+)", re.DOTALL)
 _SPAN = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s?)?")
 _WORDS = {">": "more than", ">=": "at least", "<": "less than", "<=": "at most", "=": "exactly", "!=": "other than"}
@@ -115,8 +116,11 @@ class _Parser:
         )
 
     def _term(self, term: str) -> None:
+        begun = re.fullmatch(r"-?([a-z]+)(?:>=|<=|!=|[:=<>])", term)
+        if begun and begun[1] in _FIELDS:
+            raise FilterError(f"{term} what?")
         match = _TERM.fullmatch(term)
-        if match is None or (match["name"] not in {*_TEXTS, *_NUMBERS, *_SPANS, "state"} and match["sign"] == ":"):
+        if match is None or (match["name"] not in _FIELDS and match["sign"] == ":"):
             self._anywhere(term)
             return
         name, sign, value, no = match["name"], match["sign"], match["value"], bool(match["no"])
@@ -129,8 +133,7 @@ class _Parser:
         elif name in _SPANS:
             self._span(name, sign, value, no)
         else:
-            known = ", ".join(sorted({*_TEXTS, *_NUMBERS, *_SPANS, "state"}))
-            raise FilterError(f"'{name}' is no field; fields are {known}")
+            raise FilterError(f"'{name}' is no field; fields are {', '.join(sorted(_FIELDS))}")
 
     def _anywhere(self, term: str) -> None:
         no = term.startswith("-") and len(term) > 1

@@ -160,6 +160,16 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
+class Payload:
+    """What a job is to be done with, as text."""
+
+    text: str
+    """At most so much of it as a person reads."""
+    length: int
+    """Of the whole, in characters."""
+
+
+@dataclass(frozen=True, slots=True)
 class Detail:
     """Everything about one job, read on demand. `job` is None when it is gone."""
 
@@ -327,6 +337,8 @@ class Outcome:
     key: Key
     done: bool
     words: str
+    after: Job | None = None
+    """The job as the act left it, where it was done."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ from leasetop.model import (
     Key,
     Outcome,
     Owner,
+    Payload,
     Policy,
     Reason,
     Server,
@@ -60,6 +61,15 @@ _END = b"SELECT clock_timestamp() AS now"
 _JOURNAL = b"""
     SELECT coalesce(has_table_privilege(to_regclass('leasetop_journal'), 'INSERT'), false) AS writable
 """
+PAST = {
+    "requeue": "requeued",
+    "discard": "discarded",
+    "park": "parked",
+    "run_now": "made ready",
+    "release": "released",
+    "undo_requeue": "put back",
+}
+"""Act -> what a job is after it."""
 # What a key of a type looks like: another text is no such key, and no reason for an error.
 _NUMBER = re.compile(r"-?\d{1,18}")
 _NO_KEY = re.compile(r"(?!)")
@@ -175,6 +185,20 @@ class Queue:
             clock=ServerClock.read(server[0]["now"], asked, time.monotonic()),
         )
 
+    async def payload(self, key: Key) -> Payload | None:
+        """What a live job is to be done with, cut after some length; None where it is not kept, or the job is gone.
+
+        Raises Unreachable or Refused.
+        """
+        sql = reading.payload(self.profile)
+        if sql is None:
+            return None
+        async with self.database.reading() as connection:
+            rows = await self._fetch(connection, self._bind(sql), self._key(key) | {"longest": _WHOLE})
+        if not rows or rows[0]["payload"] is None:
+            return None
+        return Payload(rows[0]["payload"], rows[0]["length"])
+
     async def find_jobs(self, ids: Sequence[str]) -> dict[str, Job | None]:
         """Jobs by their id as the screen writes it; None where there is none. Raises Unreachable or Refused."""
         found: dict[str, Job | None] = dict.fromkeys(ids)
@@ -234,13 +258,36 @@ class Queue:
             given["fence"] = current.fence
         return replace(outcome, words=outcome.words + _to_file(left))
 
+    async def act(self, name: str, seen: Job, actor: str, reason: str, **more: object) -> Outcome:
+        """Another act on one job, if it is still as it was seen: discard, park, run_now, release, undo_requeue.
+
+        Never raises for a refusal by the guard. Raises Unreachable (whether it happened is then unknown) or Refused.
+        """
+        sql = self._action(name)
+        given = self._key(seen.key) | {"fence": seen.fence, "actor": actor, "reason": reason, **more}
+        async with self.database.acting() as connection:
+            changed = await self._fetch(connection, self._bind(sql), _only(given, sql))
+            if len(changed) > 1:
+                raise Refused(f"job {seen.id}: the act met {len(changed)} rows and was rolled back")
+            now = (await self._fetch(connection, _SERVER, {}))[0]["now"]
+            found = await self._fetch(connection, self._one, self._key(seen.key) | {"limit": 1})
+            current = self._job(found[0]) if found else None
+            if changed:
+                outcome = Outcome(seen.key, True, f"job {text.safe(seen.id)}: {PAST[name]}", current)
+            else:
+                words = act_refusal(PAST[name], seen, current, ServerClock(now, time.monotonic()))
+                outcome = Outcome(seen.key, False, words)
+            entry = self._entry(now, name, seen.key, actor, reason, journal.seen(seen), outcome)
+            left = await self._journaled(connection, [] if _traces(sql) else [entry])
+        return replace(outcome, words=outcome.words + _to_file(left))
+
     def _requeued(self, seen: Job, changed: Sequence[Row], current: Job | None, now: datetime) -> Outcome:
         if not changed:
             needs = getattr(self.profile.way_back(seen.state), "needs", None)
             return Outcome(seen.key, False, refusal(seen, current, ServerClock(now, time.monotonic()), needs))
         most = changed[0].get("max_attempts")
         used = f", attempt {changed[0]['attempts'] + 1} of {most} next" if most is not None else ""
-        return Outcome(seen.key, True, f"job {text.safe(seen.id)}: requeued{used}")
+        return Outcome(seen.key, True, f"job {text.safe(seen.id)}: requeued{used}", current)
 
     def _entry(
         self,
@@ -461,6 +508,19 @@ def refusal(seen: Job, current: Job | None, clock: ServerClock, needs: str | Non
         return f"{name}: it is Cancelled: not requeued"
     why = f"this needs {needs}, or somebody" if needs else "somebody"
     return f"{name}: nothing was changed: {why} else was at work on it; look again"
+
+
+def act_refusal(past: str, seen: Job, current: Job | None, clock: ServerClock) -> str:
+    """Why an act changed nothing, given the job as it is now; `past` is what it was to be: parked, discarded."""
+    name = f"job {text.safe(seen.id)}"
+    if current is None:
+        return f"{name}: it is gone"
+    if current.is_live(clock.at):
+        return f"{name}: {holding(current, clock.at)}, attempt {current.attempts}: a live job is not {past}"
+    changes = _differences(seen, current)
+    if changes:
+        return f"{name}: it is not as you saw it: {', '.join(changes)}; nothing was changed"
+    return f"{name}: it is {current.reason or current.state}: not {past}"
 
 
 def holding(job: Job, now: datetime) -> str:

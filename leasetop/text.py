@@ -84,12 +84,14 @@ def duration(span: timedelta) -> str:
     return f"{seconds}s"
 
 
-def instant(moment: datetime | None) -> str:
-    """An absolute UTC time, to the second."""
+def instant(moment: datetime | None, local: bool = False) -> str:
+    """An absolute time, to the second: in UTC, or in this machine's zone with its offset."""
     if moment is None:
         return "-"
     if moment.year in (1, 9999):
         return "-infinity" if moment.year == 1 else "infinity"
+    if local:
+        return moment.astimezone().strftime("%Y-%m-%d %H:%M:%S%z")
     return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 

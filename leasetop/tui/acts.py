@@ -63,17 +63,31 @@ ACTS = (
         "Return the job under the cursor to Pending, guarded by what you see",
         On.JOBS,
     ),
+    Act("act('discard')", "D", "Discard", "Cancel jobs that wait, are stuck or failed", On.JOBS, footer=False),
+    Act("act('park')", "P", "Park", "Keep jobs from being run until a person decides", On.JOBS, footer=False),
+    Act("act('run_now')", "N", "Run now", "Do not let scheduled jobs wait for their time", On.JOBS, footer=False),
+    Act("act('release')", "L", "Release", "Let parked jobs run again", On.JOBS, footer=False),
+    Act("undo", "u", "Undo", "Take back the latest requeue, while the job is untouched", On.JOBS, footer=False),
     Act("find", "slash", "Filter", "Filter the jobs as you type; esc clears", On.JOBS, shown="/"),
     Act("sort", "s", "Sort", "Sort by a column, or turn the order round", On.JOBS, footer=False),
     Act("jump", "J", "Jump", "Show the job of an id, wherever it is", On.JOBS, footer=False),
     Act("mark", "space", "Mark", "Mark the job under the cursor, or unmark it", On.JOBS, footer=False),
     Act("mark_all", "asterisk", "Mark all", "Mark all jobs that are shown", On.JOBS, footer=False, shown="*"),
+    Act("payload", "v", "Payload", "Show or hide the payload; secrets are hidden", On.JOBS, footer=False),
+    Act("copy('id')", "y", "Copy id", "Copy the job's id to the clipboard (OSC 52)", On.JOBS, footer=False),
+    Act("copy('job')", "Y", "Copy job", "Copy the job as JSON, with the payload if shown", On.JOBS, footer=False),
+    Act("local_times", "z", "Times", "Absolute times in UTC, or as on this machine", On.JOBS, footer=False),
     Act("sweep", "S", "Sweep", "End expired leases, after a preview of exactly which", On.JOBS),
     Act("queues", "o", "Queues", "Choose another queue of this database", On.JOBS, footer=False),
     Act("workers", "w", "Workers", "Leases by owner, and the demo's worker processes", On.JOBS),
     *(
         Act(f"view('{name}')", str(n), name, f"Show the tab {name}", On.JOBS, footer=False)
         for n, name in enumerate(_TABS, start=1)
+    ),
+    Act("jobs", "enter", "Jobs", "The jobs of the owner under the cursor", On.WORKERS),
+    Act(
+        *("requeue_expired", "E", "Requeue expired", "Requeue all expired leases of this owner", On.WORKERS),
+        footer=False,
     ),
     Act("spawn", "n", "Spawn", "Start demo workers: real processes that claim jobs", On.WORKERS),
     Act(

@@ -17,7 +17,7 @@ from leasetop.clock import ServerClock
 from leasetop.database import Database
 from leasetop.errors import LeasetopError, Unreachable
 from leasetop.finding import Survey, survey
-from leasetop.model import Backoff, Policy, Snapshot
+from leasetop.model import Backoff, Policy, Snapshot, View
 from leasetop.queue import Queue
 from leasetop.tui import acts, looks
 from leasetop.tui.late import LateFinishers
@@ -196,6 +196,12 @@ class LeasetopApp(App[None]):
         from leasetop.tui.screens.workers import WorkersScreen
 
         self.push_screen(WorkersScreen())
+
+    def show_jobs(self, line: str, view: View) -> None:
+        """The jobs screen with another filter."""
+        for screen in self.screen_stack:
+            if isinstance(screen, JobsScreen):
+                screen.find(line, view)
 
     def open_race(self) -> None:
         """The race, on the demo's database only: it makes a table of its own."""

@@ -1,5 +1,7 @@
 """The first screen: tiles, tabs, the jobs table, and the details of the job under the cursor."""
 
+import json
+
 from rich.cells import cell_len
 from textual import on, work
 from textual.app import ComposeResult
@@ -7,13 +9,15 @@ from textual.containers import Horizontal
 from textual.content import Content
 from textual.widgets import Footer, Static
 
-from leasetop import text
+from leasetop import report, text
 from leasetop.errors import LeasetopError
 from leasetop.filter import exactly
-from leasetop.model import Job, Snapshot, View
+from leasetop.model import Job, Outcome, Snapshot, View
+from leasetop.payload import pretty
 from leasetop.queue import PAGE
-from leasetop.tui import acts
+from leasetop.tui import acts, plans
 from leasetop.tui.screens.board import Board
+from leasetop.tui.screens.bulk import BulkDialog
 from leasetop.tui.screens.jump import JumpDialog
 from leasetop.tui.screens.requeue import RequeueDialog
 from leasetop.tui.screens.sort import SortDialog
@@ -51,9 +55,13 @@ class Tabs(Static):
             marks = f"{text.count(self._marks)} marked, " if self._marks else ""
             shown = f"{marks}{text.count(len(self._snapshot.jobs))} of {text.count(total.count, total.capped)} "
         names = [(view, f" {n} {view} ") for n, view in enumerate(View, start=1)]
-        room = self.size.width - cell_len(shown)
-        if sum(cell_len(said) for _, said in names) > room:
+        if sum(cell_len(said) for _, said in names) > self.size.width - cell_len(shown):
             names = [(view, f" {n} {view}") for n, view in enumerate(View, start=1)]
+            shown = f" {shown}"
+        if sum(cell_len(said) for _, said in names) > self.size.width - cell_len(shown):
+            # Narrow: how many are marked, or else how many are shown, without the rest.
+            shown = f" {shown.strip().split(',' if self._marks else ' of')[0]} "
+        room = self.size.width - cell_len(shown)
         for view, said in names:
             pieces.append((said, "bold reverse" if view is self._view else ""))
         used = sum(cell_len(said) for _, said in names)
@@ -72,6 +80,8 @@ class JobsScreen(Board):
     def __init__(self) -> None:
         super().__init__()
         self._detail_is_due = False
+        self._undoable: tuple[Job, Outcome] | None = None
+        self._payload_shown = False
 
     def compose(self) -> ComposeResult:
         yield Header()
@@ -246,19 +256,62 @@ class JobsScreen(Board):
                 continue
             try:
                 detail = await self.top.queue.detail(job.key)
+                payload = await self._payload_of(job) if self._payload_shown else ""
             except LeasetopError as error:
                 pane.fail(str(error))
                 continue
             # The cursor may have moved on while the answer was under way; then another one is due.
             if table.selected is not None and table.selected.key == job.key:
-                pane.show(detail, job.id, table.on_ghost)
+                pane.show(detail, job.id, table.on_ghost, payload)
+
+    async def _payload_of(self, job: Job) -> str:
+        payload = await self.top.queue.payload(job.key)
+        if payload is None:
+            return "none is kept"
+        said = pretty(payload.text)
+        cut = payload.length - len(payload.text)
+        return f"{said}\n... and {text.count(cut)} more characters" if cut > 0 else said
+
+    def action_payload(self) -> None:
+        if not self.has_class("-detail"):
+            self._payload_shown = True
+            self.action_details()
+            return
+        self._payload_shown = not self._payload_shown
+        self._load_detail()
+
+    def action_local_times(self) -> None:
+        pane = self.query_one(DetailPane)
+        pane.local = not pane.local
+        self.top.say(f"absolute times are {'those of this machine' if pane.local else 'UTC'}")
+        if self.has_class("-detail"):
+            self._load_detail()
+
+    @work(exclusive=True, group="copy")
+    async def action_copy(self, what: str) -> None:
+        job, clock = self.query_one(Jobs).selected, self.query_one(Jobs).clock
+        if job is None or clock is None:
+            self.top.say("no job under the cursor")
+            return
+        if what == "id":
+            copied = job.id
+        else:
+            told = report.job_json(job, clock.now())
+            if self._payload_shown:
+                async with self.top.acting():
+                    told["payload"] = await self._payload_of(job)
+            copied = json.dumps(told, ensure_ascii=False)
+        self.app.copy_to_clipboard(copied)
+        self.top.say(f"copied, where the terminal allows it: {text.safe(copied, 60)}")
 
     def action_requeue(self) -> None:
-        job = self.query_one(Jobs).selected
-        if job is None:
+        table = self.query_one(Jobs)
+        if table.marked:
+            self._act("requeue")
+        elif table.selected is None:
             self.top.say("no job under the cursor")
         elif self.top.may_act("requeue"):
-            self._requeue(job)
+            self._requeue(table.selected)
 
     @work(exclusive=True, group="act")
     async def _requeue(self, job: Job) -> None:
@@ -273,13 +326,70 @@ class JobsScreen(Board):
                 return
             outcome = await self.top.queue.requeue(decision.job, self.top.actor, decision.reason, decision.force)
             self.top.say(outcome.words, failed=not outcome.done)
-            if outcome.done and not self.top.queue.profile.completion_fenced:
-                self.top.late.watch(decision.job)
+            self._note_requeued([(decision.job, outcome)])
+
+    def _note_requeued(self, acts: list[tuple[Job, Outcome]]) -> None:
+        """For undoing, and to hear of late finishers."""
+        done = [(job, outcome) for job, outcome in acts if outcome.done]
+        if done:
+            self._undoable = done[-1] if len(done) == 1 else None
+        if not self.top.queue.profile.completion_fenced:
+            for job, _ in done:
+                self.top.late.watch(job)
+
+    def action_act(self, name: str) -> None:
+        self._act(name)
+
+    def _act(self, name: str) -> None:
+        """An act on the marked jobs, or on the one under the cursor."""
+        table = self.query_one(Jobs)
+        jobs = table.marked or ([table.selected] if table.selected else [])
+        if not jobs:
+            self.top.say("no job under the cursor")
+        elif self.top.may_act(name):
+            self._act_on(name, jobs)
+
+    @work(exclusive=True, group="act")
+    async def _act_on(self, name: str, jobs: list[Job]) -> None:
+        async with self.top.acting():
+            # As they are now, not as a list of some seconds ago had them: this is what the act will be guarded by.
+            found = await self.top.queue.find_jobs([job.id for job in jobs])
+            current = [job for job in found.values() if job is not None]
+            if len(current) < len(jobs):
+                self.top.say(f"{text.plural(len(jobs) - len(current), 'job')} of these are gone", failed=True)
+            if not current:
+                return
+            plan = plans.plan(name, self.top.queue, self.top.actor, current, self.top.server_clock)
+            outcomes = await self.top.push_screen_wait(BulkDialog(plan, current, self.top.server_clock))
+            if name == "requeue":
+                by_key = {job.key: job for job in current}
+                self._note_requeued([(by_key[outcome.key], outcome) for outcome in outcomes])
+            if outcomes:
+                self.query_one(Jobs).unmark()
+
+    @work(exclusive=True, group="act")
+    async def action_undo(self) -> None:
+        if self._undoable is None:
+            self.top.say("nothing to undo: only the latest single requeue of this session can be taken back")
+            return
+        (before, outcome), self._undoable = self._undoable, None
+        after = outcome.after
+        if after is None or not self.top.may_act("undo_requeue"):
+            return
+        async with self.top.acting():
+            undone = await self.top.queue.act(
+                *("undo_requeue", after, self.top.actor, "undone"),
+                status=before.status,
+                max_attempts=before.max_attempts,
+                since=after.run_after,
+            )
+            self.top.say(undone.words, failed=not undone.done)
 
     def show_queue(self) -> None:
         """Another queue from now on."""
         self.remove_class("-detail")
         self.query_one(FilterLine).put("")
+        self._undoable = None
         table = self.query_one(Jobs)
         table.show_queue(self.top.queue.profile)
         table.focus()

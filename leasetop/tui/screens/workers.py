@@ -7,16 +7,18 @@ shows a crashed process next to the leases that it left behind.
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from textual import work
+from textual import on, work
 from textual.app import ComposeResult
 from textual.widgets import Footer, Static
 
 from leasetop import report, text
 from leasetop.clock import ServerClock
 from leasetop.demo.fleet import Fleet, Member, Role
-from leasetop.model import Owner, Reason, Snapshot, Tally
-from leasetop.tui import acts
+from leasetop.filter import exactly, parse
+from leasetop.model import Owner, Reason, Snapshot, Tally, View
+from leasetop.tui import acts, plans
 from leasetop.tui.screens.board import Board
+from leasetop.tui.screens.bulk import BulkDialog
 from leasetop.tui.screens.spawn import SpawnDialog
 from leasetop.tui.widgets.header import Header, Link
 from leasetop.tui.widgets.rows import Cell, Column, Rows
@@ -90,6 +92,39 @@ class WorkersScreen(Board):
         if line.owner is None or line.owner.oldest_claim is None or self._clock is None:
             return "-", ""
         return text.duration(self._clock.now() - line.owner.oldest_claim), ""
+
+    def _owner(self) -> str | None:
+        line = self.query_one(Rows).selected
+        if line is None or line.owner is None or line.owner.name is None:
+            self.top.say("no owner of leases under the cursor")
+            return None
+        return line.owner.name
+
+    @on(Rows.Chosen, "#owners")
+    def action_jobs(self) -> None:
+        name = self._owner()
+        if name is not None:
+            self.top.pop_screen()
+            self.top.show_jobs(exactly("owner", name), View.ACTIVE)
+
+    @work(exclusive=True, group="act")
+    async def action_requeue_expired(self) -> None:
+        name = self._owner()
+        if name is None or not self.top.may_act("requeue"):
+            return
+        async with self.top.acting():
+            queue, clock = self.top.queue, self.top.server_clock
+            stuck = await queue.snapshot(View.STUCK, chosen=parse(exactly("owner", name)))
+            if not stuck.jobs:
+                self.top.say(f"{text.safe(name)} holds no expired lease")
+                return
+            plan = plans.plan("requeue", queue, self.top.actor, list(stuck.jobs), clock)
+            outcomes = await self.top.push_screen_wait(BulkDialog(plan, stuck.jobs, clock))
+            if not queue.profile.completion_fenced:
+                done = {outcome.key for outcome in outcomes if outcome.done}
+                for job in stuck.jobs:
+                    if job.key in done:
+                        self.top.late.watch(job)
 
     def action_back(self) -> None:
         self.top.pop_screen()

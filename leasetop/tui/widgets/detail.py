@@ -1,6 +1,6 @@
 """Everything about one job: its lease, every attempt, every act of an operator."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from textual.containers import VerticalScroll
 from textual.content import Content
@@ -29,16 +29,21 @@ class DetailPane(VerticalScroll):
         self._body = Static(markup=False)
         yield self._body
 
-    def show(self, detail: Detail, name: str, ghost: bool = False) -> None:
-        """`name` is the id that was asked for: the job may be gone."""
+    local = False
+    """Absolute times are this machine's, not UTC."""
+
+    def show(self, detail: Detail, name: str, ghost: bool = False, payload: str = "") -> None:
+        """`name` is the id that was asked for: the job may be gone. `payload` is shown below its fields."""
         self.border_title = Content(f"job {text.safe(name, 60)}")
         if detail.job is None:
             pieces: Pieces = [("This job is gone from the table.\n", "bold $state-stuck")]
         else:
-            pieces = job_pieces(detail.job, detail.clock)
+            pieces = job_pieces(detail.job, detail.clock, self.local)
+            if payload:
+                pieces += [("\nPAYLOAD\n", "bold"), text.safe_lines(payload, 40_000), "\n"]
             if ghost:
                 pieces.insert(0, ("It left this tab.\n\n", "italic"))
-        self._body.update(Content.assemble(*pieces, "\n", *history_pieces(detail)))
+        self._body.update(Content.assemble(*pieces, "\n", *history_pieces(detail, self.local)))
 
     def fail(self, words: str) -> None:
         """No answer: what is shown stays, dimmed; where nothing is, why."""
@@ -51,7 +56,7 @@ class DetailPane(VerticalScroll):
         self._body.update(Content(words))
 
 
-def job_pieces(job: Job, clock: ServerClock) -> Pieces:
+def job_pieces(job: Job, clock: ServerClock, local: bool = False) -> Pieces:
     """The job's own fields, a line each."""
     now = clock.now()
     pieces: Pieces = []
@@ -60,7 +65,7 @@ def job_pieces(job: Job, clock: ServerClock) -> Pieces:
         pieces.extend([(f"{label:<12}", "$text-muted"), (said, look), "\n"])
 
     line("state", report.state_words(job), f"bold $state-{job.state}")
-    line("lease", lease_line(job, clock), f"$state-{job.state}" if job.lease_until else "")
+    line("lease", lease_line(job, clock, local), f"$state-{job.state}" if job.lease_until else "")
     line("owner", text.safe(job.owner) or "-")
     if job.claimed_at is not None:
         line("claimed", f"{text.duration(now - job.claimed_at)} ago, {job.heartbeats or 0} heartbeats since")
@@ -69,29 +74,33 @@ def job_pieces(job: Job, clock: ServerClock) -> Pieces:
     what = " ".join(filter(None, (text.safe(job.kind), text.safe(job.amount))))
     if what:
         line("what", what)
+    if job.queue is not None:
+        line("queue", text.safe(job.queue))
+    if job.priority is not None:
+        line("priority", str(job.priority))
     if job.idempotency_key is not None:
         line("key", text.safe(job.idempotency_key))
     if job.created_at is not None:
-        line("created", f"{text.duration(now - job.created_at)} ago, {text.instant(job.created_at)}")
+        line("created", f"{text.duration(now - job.created_at)} ago, {text.instant(job.created_at, local)}")
     if job.state is State.SCHEDULED and job.run_after is not None:
         line("runs in", text.duration(job.run_after - now))
     if job.finished_at is not None:
-        line("finished", f"{text.duration(now - job.finished_at)} ago, {text.instant(job.finished_at)}")
+        line("finished", f"{text.duration(now - job.finished_at)} ago, {text.instant(job.finished_at, local)}")
     if job.error is not None:
         line("error", text.safe_lines(job.error), "$state-failed")
     return pieces
 
 
-def lease_line(job: Job, clock: ServerClock) -> str:
+def lease_line(job: Job, clock: ServerClock, local: bool = False) -> str:
     """The lease in words."""
     if job.lease_until is None:
         return "none: nobody will ever sweep or claim it" if job.reason == "no lease" else "-"
     if job.state not in (State.PROCESSING, State.STUCK):
         return f"a lease left on a {job.status} row is not a lease"
-    return f"{report.lease_words(job.lease_until, clock.now())}, until {text.instant(job.lease_until)}"
+    return f"{report.lease_words(job.lease_until, clock.now())}, until {text.instant(job.lease_until, local)}"
 
 
-def history_pieces(detail: Detail) -> Pieces:
+def history_pieces(detail: Detail, local: bool = False) -> Pieces:
     """The history as a timeline, newest first."""
     if detail.history is None:
         return [
@@ -108,20 +117,24 @@ def history_pieces(detail: Detail) -> Pieces:
             f"  stage {text.safe(job.stage) or '-'}\n",
         ]
     for event in detail.history:
-        pieces += event_pieces(event, detail.clock)
+        pieces += event_pieces(event, detail.clock, local)
     if len(pieces) == 1:
         pieces.append(("nothing yet\n", "$text-muted"))
     return pieces
 
 
-def event_pieces(event: Event, clock: ServerClock) -> Pieces:
+def _time(moment: datetime, local: bool) -> str:
+    return moment.astimezone().strftime("%H:%M:%S") if local else f"{moment:%H:%M:%S}Z"
+
+
+def event_pieces(event: Event, clock: ServerClock, local: bool = False) -> Pieces:
     """One event: a line with what, when and who, and lines with the error and the reason where there are any."""
     lasted = "" if event.started_at is None else f" after {text.duration(event.ended_at - event.started_at)}"
     ago = text.duration(max(clock.now() - event.ended_at, timedelta()))
     pieces: Pieces = [
         (f"#{event.attempt} ", "bold"),
         (text.safe(event.event), _LOOKS.get(event.event, "")),
-        f"{lasted}  {ago} ago  {event.ended_at:%H:%M:%S}Z",
+        f"{lasted}  {ago} ago  {_time(event.ended_at, local)}",
     ]
     if event.owner:
         pieces.append(f"  {text.safe(event.owner)}")

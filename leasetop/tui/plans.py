@@ -1,0 +1,54 @@
+"""What an act on a set of jobs would do to each, as far as the screen can foresee it. The database decides."""
+
+from collections.abc import Awaitable, Callable
+
+from leasetop.clock import ServerClock
+from leasetop.model import Evidence, Job, Outcome, Reason, State
+from leasetop.queue import PAST, Queue, holding
+from leasetop.tui.screens.bulk import Plan
+
+_OVER = {Reason.EXPIRED, Reason.NO_LEASE, Reason.GONE, Reason.AGE}
+
+_MAY: dict[str, Callable[[Job], bool]] = {
+    "requeue": lambda job: job.state in (State.STUCK, State.FAILED),
+    "discard": lambda job: job.state in (State.PENDING, State.SCHEDULED, State.STUCK, State.FAILED),
+    "park": lambda job: job.state in (State.PENDING, State.SCHEDULED, State.FAILED) or job.reason in _OVER,
+    "run_now": lambda job: job.state is State.SCHEDULED,
+    "release": lambda job: job.reason is Reason.PARKED,
+}
+
+
+def plan(name: str, queue: Queue, actor: str, jobs: list[Job], clock: ServerClock, require_reason: bool = True) -> Plan:
+    """The plan of an act on these jobs, as they are now."""
+    profile = queue.profile
+
+    def doubt(job: Job) -> str:
+        now = clock.now()
+        if job.is_live(now):
+            return holding(job, now)
+        if not _MAY[name](job):
+            return f"it is {job.reason or job.state}: not {PAST[name]}"
+        if name == "requeue":
+            way = profile.way_back(job.state)
+            if way is None or way.sql is None:
+                return "only its own tool can do that" if way else f"no act for a {job.state} job"
+        return ""
+
+    def perform(job: Job, reason: str) -> Awaitable[Outcome]:
+        if name == "requeue":
+            return queue.requeue(job, actor, reason)
+        return queue.act(name, job, actor, reason)
+
+    ways = [profile.way_back(job.state) if name == "requeue" else profile.actions.get(name) for job in jobs]
+    effects = dict.fromkeys(way.effect for way in ways if way is not None and way.effect)
+    unproven = profile.evidence is Evidence.AGE and any(job.state is State.STUCK for job in jobs)
+    unsure = unproven or any(way is not None and way.confirm for way in ways)
+    able = sum(not doubt(job) for job in jobs)
+    return Plan(
+        verb=name.replace("_", " ").capitalize(),
+        effect="; ".join(effects),
+        doubt=doubt,
+        perform=perform,
+        reason_required=require_reason,
+        typed=str(able) if unsure and able else None,
+    )

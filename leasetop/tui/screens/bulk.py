@@ -1,0 +1,180 @@
+"""One act on one or many jobs: exactly the set that was shown, frozen, with a verdict for each before anything is done.
+
+Three phases on one screen: what would be done and to which; the doing, one guarded transaction a job, which can be
+stopped between two; and what came of each, the refused ones first with their reasons.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from textual import on, work
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.containers import Horizontal, Vertical
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Button, Input, ProgressBar, Static
+
+from leasetop import report, text
+from leasetop.clock import ServerClock
+from leasetop.errors import LeasetopError, Unreachable
+from leasetop.model import Job, Outcome
+from leasetop.tui.widgets.jobs import lease_cell
+from leasetop.tui.widgets.rows import Column, Rows
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to be done."""
+
+    verb: str
+    """`Requeue`, `Discard`: for the title and the button."""
+    effect: str
+    """What becomes of the jobs, in a sentence."""
+    doubt: Callable[[Job], str]
+    """Why it would be refused for a job as it was seen; empty: it would not."""
+    perform: Callable[[Job, str], Awaitable[Outcome]]
+    reason_required: bool
+    typed: str | None = None
+    """What has to be typed, where nothing in the database proves that it is safe."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A job, and what would come or has come of the act."""
+
+    job: Job
+    said: str
+    look: str
+
+
+class BulkDialog(ModalScreen[list[Outcome]]):
+    """Returns what was done; an empty list: nothing."""
+
+    BINDINGS = [Binding("escape", "cancel", "Cancel")]
+
+    def __init__(self, plan: Plan, jobs: Sequence[Job], clock: ServerClock) -> None:
+        super().__init__()
+        self._plan, self._clock = plan, clock
+        self._lines = [self._foreseen(job) for job in jobs]
+        self._outcomes: list[Outcome] = []
+        self._running = self._stopped = self._over = False
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog"):
+            yield Static(id="verdict", markup=False)
+            yield Rows[Line](
+                [
+                    Column("ID", 8, lambda line, _: (text.safe(line.job.id, 60), ""), share=2),
+                    Column("STATE", 10, lambda line, _: (report.state_words(line.job), line.job.state.value), rank=2),
+                    Column("OWNER", 12, lambda line, _: (text.safe(line.job.owner) or "-", ""), share=1, rank=3),
+                    Column("LEASE", 16, lambda line, width: lease_cell(line.job, self._clock, width), rank=4),
+                    Column("TRY", 5, lambda line, _: (report.attempts_words(line.job), ""), right=True, rank=1),
+                    Column("RESULT", 12, lambda line, _: (line.said, line.look), share=4),
+                ],
+                id="set",
+            )
+            yield ProgressBar(total=max(1, len(self._lines)), show_eta=False, id="progress")
+            yield Input(placeholder=self._placeholder, id="reason", compact=True)
+            yield Input(placeholder=f"type {self._plan.typed} to go on", id="typed", compact=True)
+            with Horizontal(classes="buttons"):
+                yield Button(self._plan.verb, variant="warning", id="yes", compact=True)
+                yield Button("Cancel", id="no", compact=True)
+                yield Static(id="hint", markup=False)
+
+    @property
+    def _placeholder(self) -> str:
+        return "reason, for the history" + (" (required)" if self._plan.reason_required else "")
+
+    def on_mount(self) -> None:
+        self.query_one(".dialog").border_title = Content(f"{self._plan.verb} {text.plural(len(self._lines), 'job')}")
+        self.query_one("#progress").display = False
+        self.query_one("#typed").display = self._plan.typed is not None and bool(self._able)
+        self.query_one("#reason").display = self.query_one("#yes").display = bool(self._able)
+        self._show()
+        (self.query_one("#reason") if self._able else self.query_one("#no")).focus()
+
+    @property
+    def _able(self) -> list[Job]:
+        return [line.job for line in self._lines if not line.said]
+
+    def _foreseen(self, job: Job) -> Line:
+        doubt = self._plan.doubt(job)
+        return Line(job, doubt, "failed" if doubt else "")
+
+    def _show(self) -> None:
+        able, number = len(self._able), len(self._lines)
+        table = self.query_one("#set", Rows)
+        table.show(((line.job.key, line) for line in self._lines), empty="no jobs")
+        if self._over:
+            done = sum(outcome.done for outcome in self._outcomes)
+            left = number - len(self._outcomes)
+            words = f"{done} done, {len(self._outcomes) - done} refused"
+            said = f"{words}, {left} not tried" if left else words
+            hint = "esc closes"
+        elif self._running:
+            said, hint = f"{len(self._outcomes)} of {number}", "esc stops after this one"
+        else:
+            refused = f"; {text.count(number - able)} would be refused" if able < number else ""
+            said = f"{text.count(able)} of {text.plural(number, 'job')}{refused}. {self._plan.effect}"
+            hint = "enter goes on, esc cancels" if able else "esc closes"
+        self.query_one("#verdict", Static).update(Content(said))
+        self.query_one("#hint", Static).update(hint)
+
+    def action_cancel(self) -> None:
+        if self._running:
+            self._stopped = True
+        else:
+            self.dismiss(self._outcomes)
+
+    @on(Button.Pressed, "#no")
+    def _close(self) -> None:
+        self.action_cancel()
+
+    @on(Input.Submitted)
+    @on(Button.Pressed, "#yes")
+    def _decide(self) -> None:
+        reason, typed = self.query_one("#reason", Input), self.query_one("#typed", Input)
+        hint = self.query_one("#hint", Static)
+        if self._running or self._over or not self._able:
+            return
+        if self._plan.reason_required and not reason.value.strip():
+            hint.update("a reason is needed")
+            reason.focus()
+        elif self._plan.typed is not None and typed.value.strip() != self._plan.typed:
+            hint.update(f"type {self._plan.typed} to go on")
+            typed.focus()
+        else:
+            self._run_all(reason.value.strip())
+
+    @work(exclusive=True, group="bulk")
+    async def _run_all(self, reason: str) -> None:
+        self._running = True
+        for name in ("#reason", "#typed", "#yes"):
+            self.query_one(name).display = False
+        bar = self.query_one("#progress", ProgressBar)
+        bar.display = True
+        self.query_one("#no").focus()
+        for n, line in enumerate(self._lines):
+            if self._stopped:
+                break
+            try:
+                outcome = await self._plan.perform(line.job, reason)
+            except Unreachable as error:
+                # Whether this one took place is not known; the others are not tried.
+                self._lines[n] = Line(line.job, f"not known: {error}", "failed")
+                break
+            except LeasetopError as error:
+                outcome = Outcome(line.job.key, False, str(error))
+            self._outcomes.append(outcome)
+            said = text.safe(outcome.words.removeprefix(f"job {text.safe(line.job.id)}: "))
+            self._lines[n] = Line(line.job, said, "completed" if outcome.done else "failed")
+            bar.advance(1)
+            self._show()
+        self._running, self._over = False, True
+        bar.display = False
+        done = {outcome.key for outcome in self._outcomes if outcome.done}
+        self._lines.sort(key=lambda line: line.job.key in done)
+        self.query_one("#no", Button).label = "Close"
+        self._show()
+        self.query_one("#set", Rows).focus()
