@@ -98,7 +98,7 @@ class WorkersScreen(Board):
         if line is None or line.owner is None or line.owner.name is None:
             self.top.say("no owner of leases under the cursor")
             return None
-        return line.owner.name
+        return str(line.owner.name)
 
     @on(Rows.Chosen, "#owners")
     def action_jobs(self) -> None:
