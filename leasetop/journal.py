@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import platformdirs
 
@@ -22,6 +23,7 @@ class Entry:
 
     at: datetime
     actor: str
+    database: str
     queue: str
     act: str
     job: tuple[str, ...]
@@ -66,8 +68,42 @@ def write(entries: list[Entry]) -> None:
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
         for entry in entries:
-            line = {"at": entry.at.isoformat(), **entry.parameters(), "seen": entry.seen}
+            line = {"at": entry.at.isoformat(), "database": entry.database, **entry.parameters(), "seen": entry.seen}
             # One write for one line: two operators on the same box do not mix theirs.
             os.write(handle, (json.dumps(line, ensure_ascii=True) + "\n").encode())
     finally:
         os.close(handle)
+
+
+def read(database: str, queue: str, limit: int) -> list[Entry]:
+    """The newest entries of the file for one queue, newest first. Raises OSError; a line that is none is left out."""
+    try:
+        lines = file().read_text(encoding="utf-8", errors="replace").splitlines()
+    except FileNotFoundError:
+        return []
+    found = []
+    for line in reversed(lines):
+        try:
+            entry = _read(json.loads(line))
+        except (ValueError, KeyError, TypeError):
+            continue
+        if (entry.database, entry.queue) == (database, queue):
+            found.append(entry)
+        if len(found) == limit:
+            break
+    return found
+
+
+def _read(raw: Mapping[str, Any]) -> Entry:
+    return Entry(
+        at=datetime.fromisoformat(raw["at"]),
+        actor=str(raw["actor"]),
+        database=str(raw["database"]),
+        queue=str(raw["queue"]),
+        act=str(raw["act"]),
+        job=tuple(map(str, raw["job"])),
+        reason=None if raw["reason"] is None else str(raw["reason"]),
+        seen=dict(raw["seen"]),
+        done=bool(raw["done"]),
+        result=str(raw["result"]),
+    )

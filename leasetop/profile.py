@@ -54,21 +54,8 @@ LABELS = ("verified-live", "verified-schema", "read-only", "own")
 
 _TOP = {
     *("id", "title", "label", "tested", "evidence", "completion_fenced", "names", "params", "detect", "discover"),
-    *(
-        "source",
-        "key",
-        "columns",
-        "indexed",
-        "payload",
-        "states",
-        "window",
-        "since",
-        "order",
-        "archive",
-        "history",
-        "throughput",
-    ),
-    *("watchers", "actions", "notes"),
+    *("source", "key", "columns", "indexed", "payload", "states", "window", "since", "order", "archive"),
+    *("history", "journal", "throughput", "watchers", "actions", "notes"),
 }
 _ARCHIVE = {"from", "key", "columns", "states", "window", "since", "order"}
 _ACTION = {"statement", "sql", "effect", "delegate", "confirm", "needs"}
@@ -169,6 +156,8 @@ class Profile:
     indexed: frozenset[str]
     """Canonical columns that an index serves, where they are asked for exactly."""
     history: str | None
+    journal: str | None
+    """What operators did, where the queue's own history says so."""
     throughput: str | None
     watchers: str | None
     actions: Mapping[str, Action]
@@ -312,6 +301,7 @@ class _Reader:
             payload=self._optional("payload.sql"),
             indexed=frozenset(self._texts("indexed")),
             history=self._optional("history.sql"),
+            journal=self._optional("journal.sql"),
             throughput=self._optional("throughput.sql"),
             watchers=self._optional("watchers.sql"),
             actions=self._actions(live.columns["fence"]),

@@ -59,7 +59,8 @@ _WHOLE = 20_000
 
 _END = b"SELECT clock_timestamp() AS now"
 _JOURNAL = b"""
-    SELECT coalesce(has_table_privilege(to_regclass('leasetop_journal'), 'INSERT'), false) AS writable
+    SELECT coalesce(has_table_privilege(to_regclass('leasetop_journal'), 'INSERT'), false) AS writable,
+           coalesce(has_table_privilege(to_regclass('leasetop_journal'), 'SELECT'), false) AS readable
 """
 PAST = {
     "requeue": "requeued",
@@ -246,11 +247,11 @@ class Queue:
                 changed = await self._fetch(connection, self._bind(sql), _only(given, sql))
                 if len(changed) > 1:
                     raise Refused(f"job {seen.id}: the requeue met {len(changed)} rows and was rolled back")
-                now = (await self._fetch(connection, _SERVER, {}))[0]["now"]
+                server = (await self._fetch(connection, _SERVER, {}))[0]
                 found = await self._fetch(connection, self._one, self._key(seen.key) | {"limit": 1})
                 current = self._job(found[0]) if found else None
-                outcome = self._requeued(seen, changed, current, now)
-                entry = self._entry(now, "requeue", seen.key, actor, reason, journal.seen(seen), outcome)
+                outcome = self._requeued(seen, changed, current, server["now"])
+                entry = self._entry(server, "requeue", seen.key, actor, reason, journal.seen(seen), outcome)
                 left = await self._journaled(connection, [] if _traces(sql) else [entry])
             if changed or current is None or not _only_renewed(seen, current):
                 break
@@ -269,15 +270,15 @@ class Queue:
             changed = await self._fetch(connection, self._bind(sql), _only(given, sql))
             if len(changed) > 1:
                 raise Refused(f"job {seen.id}: the act met {len(changed)} rows and was rolled back")
-            now = (await self._fetch(connection, _SERVER, {}))[0]["now"]
+            server = (await self._fetch(connection, _SERVER, {}))[0]
             found = await self._fetch(connection, self._one, self._key(seen.key) | {"limit": 1})
             current = self._job(found[0]) if found else None
             if changed:
                 outcome = Outcome(seen.key, True, f"job {text.safe(seen.id)}: {PAST[name]}", current)
             else:
-                words = act_refusal(PAST[name], seen, current, ServerClock(now, time.monotonic()))
+                words = act_refusal(PAST[name], seen, current, ServerClock(server["now"], time.monotonic()))
                 outcome = Outcome(seen.key, False, words)
-            entry = self._entry(now, name, seen.key, actor, reason, journal.seen(seen), outcome)
+            entry = self._entry(server, name, seen.key, actor, reason, journal.seen(seen), outcome)
             left = await self._journaled(connection, [] if _traces(sql) else [entry])
         return replace(outcome, words=outcome.words + _to_file(left))
 
@@ -289,9 +290,43 @@ class Queue:
         used = f", attempt {changed[0]['attempts'] + 1} of {most} next" if most is not None else ""
         return Outcome(seen.key, True, f"job {text.safe(seen.id)}: requeued{used}", current)
 
+    async def read_journal(self, limit: int = 500) -> tuple[journal.Entry, ...]:
+        """What operators did here, newest first: from the queue's history, the journal's table and the file.
+
+        Raises Unreachable or Refused.
+        """
+        async with self.database.reading() as connection:
+            database = (await self._fetch(connection, _SERVER, {}))[0]["database"]
+            rows = []
+            if self.profile.journal is not None:
+                rows += await self._fetch(connection, self._bind(self.profile.journal), {"limit": limit})
+            if (await self._fetch(connection, _JOURNAL, {}))[0]["readable"]:
+                given = {"queue": self.profile.title, "limit": limit}
+                rows += await self._fetch(connection, statements.load("journal_read"), given)
+        found = [
+            journal.Entry(
+                row["at"],
+                row["actor"],
+                database,
+                self.profile.title,
+                row["act"],
+                tuple(row["job"]),
+                row["reason"],
+                row["seen"] or {},
+                row["done"],
+                row["result"],
+            )
+            for row in rows
+        ]
+        try:
+            found += journal.read(database, self.profile.title, limit)
+        except OSError as error:
+            raise Refused(f"the journal {journal.file()} cannot be read: {error.strerror}") from None
+        return tuple(sorted(found, key=lambda entry: entry.at, reverse=True)[:limit])
+
     def _entry(
         self,
-        now: datetime,
+        server: Row,
         act: str,
         key: Key,
         actor: str,
@@ -299,7 +334,11 @@ class Queue:
         seen: Mapping[str, object],
         outcome: Outcome,
     ) -> journal.Entry:
-        return journal.Entry(now, actor, self.profile.title, act, key, reason, seen, outcome.done, outcome.words)
+        return journal.Entry(
+            *(server["now"], actor, server["database"], self.profile.title, act, key, reason, seen),
+            outcome.done,
+            outcome.words,
+        )
 
     async def _journaled(
         self, connection: psycopg.AsyncConnection, entries: list[journal.Entry]
@@ -347,8 +386,8 @@ class Queue:
                     for row in rows
                 ]
                 if done and not _traces(sql):
-                    now = (await self._fetch(connection, _SERVER, {}))[0]["now"]
-                    entries = [self._swept_entry(now, one, actor) for one in done]
+                    server = (await self._fetch(connection, _SERVER, {}))[0]
+                    entries = [self._swept_entry(server, one, actor) for one in done]
                     trouble = _to_file(await self._journaled(connection, entries))
                     if trouble:
                         raise Refused(f"not swept, since it would leave no trace{trouble}")
@@ -358,9 +397,9 @@ class Queue:
             if not rest and (rest is not None or len(rows) < PAGE):
                 return tuple(swept)
 
-    def _swept_entry(self, now: datetime, swept: Swept, actor: str) -> journal.Entry:
+    def _swept_entry(self, server: Row, swept: Swept, actor: str) -> journal.Entry:
         outcome = Outcome(swept.key, True, f"swept: {swept.status}")
-        return self._entry(now, "sweep", swept.key, actor, None, {"owner": swept.owner}, outcome)
+        return self._entry(server, "sweep", swept.key, actor, None, {"owner": swept.owner}, outcome)
 
     async def enqueue(self, payments: Iterable[Mapping[str, Any]]) -> list[int | None]:
         """Enqueues payments (the parameters of sql/enqueue.sql); None where the idempotency key is taken."""

@@ -11,6 +11,7 @@ class On(StrEnum):
 
     JOBS = "jobs"
     WORKERS = "workers"
+    JOURNAL = "journal"
     EVERY = "every"
 
 
@@ -84,6 +85,12 @@ ACTS = (
         Act(f"view('{name}')", str(n), name, f"Show the tab {name}", On.JOBS, footer=False)
         for n, name in enumerate(_TABS, start=1)
     ),
+    Act("journal", "l", "Journal", "What operators did here, when and why", On.JOBS, footer=False),
+    Act("export", "x", "Export", "Write the jobs that are shown to a file: CSV or JSON", On.JOBS, footer=False),
+    Act("find", "slash", "Filter", "Only the acts that contain what you type", On.JOURNAL, shown="/"),
+    Act("reload", "r", "Reload", "Read the journal again", On.JOURNAL),
+    Act("export", "x", "Export", "Write the acts that are shown to a file: CSV or JSON", On.JOURNAL),
+    Act("back", "escape,l", "Back", "Back to the jobs; from the filter to the table", On.JOURNAL, shown="esc"),
     Act("jobs", "enter", "Jobs", "The jobs of the owner under the cursor", On.WORKERS),
     Act(
         *("requeue_expired", "E", "Requeue expired", "Requeue all expired leases of this owner", On.WORKERS),

@@ -12,7 +12,7 @@ from textual.app import App, SystemCommand
 from textual.binding import Binding
 from textual.screen import Screen
 
-from leasetop import text
+from leasetop import export, text
 from leasetop.clock import ServerClock
 from leasetop.database import Database
 from leasetop.errors import LeasetopError, Unreachable
@@ -24,8 +24,10 @@ from leasetop.tui.late import LateFinishers
 from leasetop.tui.messages import Lost, Refreshed
 from leasetop.tui.poller import Poller
 from leasetop.tui.screens.board import Board
+from leasetop.tui.screens.export import ExportDialog
 from leasetop.tui.screens.help import HelpScreen
 from leasetop.tui.screens.jobs import JobsScreen
+from leasetop.tui.screens.journal import JournalScreen
 from leasetop.tui.screens.queues import QueuesScreen
 from leasetop.tui.widgets.header import Link
 
@@ -196,6 +198,25 @@ class LeasetopApp(App[None]):
         from leasetop.tui.screens.workers import WorkersScreen
 
         self.push_screen(WorkersScreen())
+
+    def open_journal(self) -> None:
+        """What operators did, over the jobs."""
+        self.push_screen(JournalScreen())
+
+    @work(exclusive=True, group="export")
+    async def export(self, what: str, rows: list[dict[str, object]]) -> None:
+        """Writes rows to a file that the operator names."""
+        if not rows or self.snapshot is None:
+            self.say(f"no {what} are shown", failed=True)
+            return
+        path = await self.push_screen_wait(ExportDialog(what, self.snapshot.clock.now()))
+        if path is not None:
+            try:
+                export.write(path, rows)
+            except LeasetopError as error:
+                self.say(str(error), failed=True)
+            else:
+                self.say(f"{path}: {text.count(len(rows))} {what} written")
 
     def show_jobs(self, line: str, view: View) -> None:
         """The jobs screen with another filter."""

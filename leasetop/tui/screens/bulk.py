@@ -58,7 +58,7 @@ class BulkDialog(ModalScreen[list[Outcome]]):
         self._plan, self._clock = plan, clock
         self._lines = [self._foreseen(job) for job in jobs]
         self._outcomes: list[Outcome] = []
-        self._running = self._stopped = self._over = False
+        self._doing = self._stopped = self._over = False
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog"):
@@ -70,7 +70,7 @@ class BulkDialog(ModalScreen[list[Outcome]]):
                     Column("OWNER", 12, lambda line, _: (text.safe(line.job.owner) or "-", ""), share=1, rank=3),
                     Column("LEASE", 16, lambda line, width: lease_cell(line.job, self._clock, width), rank=4),
                     Column("TRY", 5, lambda line, _: (report.attempts_words(line.job), ""), right=True, rank=1),
-                    Column("RESULT", 12, lambda line, _: (line.said, line.look), share=4),
+                    Column("RESULT", 28, lambda line, _: (line.said, line.look), share=4),
                 ],
                 id="set",
             )
@@ -112,7 +112,7 @@ class BulkDialog(ModalScreen[list[Outcome]]):
             words = f"{done} done, {len(self._outcomes) - done} refused"
             said = f"{words}, {left} not tried" if left else words
             hint = "esc closes"
-        elif self._running:
+        elif self._doing:
             said, hint = f"{len(self._outcomes)} of {number}", "esc stops after this one"
         else:
             refused = f"; {text.count(number - able)} would be refused" if able < number else ""
@@ -122,7 +122,7 @@ class BulkDialog(ModalScreen[list[Outcome]]):
         self.query_one("#hint", Static).update(hint)
 
     def action_cancel(self) -> None:
-        if self._running:
+        if self._doing:
             self._stopped = True
         else:
             self.dismiss(self._outcomes)
@@ -136,7 +136,7 @@ class BulkDialog(ModalScreen[list[Outcome]]):
     def _decide(self) -> None:
         reason, typed = self.query_one("#reason", Input), self.query_one("#typed", Input)
         hint = self.query_one("#hint", Static)
-        if self._running or self._over or not self._able:
+        if self._doing or self._over or not self._able:
             return
         if self._plan.reason_required and not reason.value.strip():
             hint.update("a reason is needed")
@@ -149,7 +149,7 @@ class BulkDialog(ModalScreen[list[Outcome]]):
 
     @work(exclusive=True, group="bulk")
     async def _run_all(self, reason: str) -> None:
-        self._running = True
+        self._doing = True
         for name in ("#reason", "#typed", "#yes"):
             self.query_one(name).display = False
         bar = self.query_one("#progress", ProgressBar)
@@ -158,6 +158,11 @@ class BulkDialog(ModalScreen[list[Outcome]]):
         for n, line in enumerate(self._lines):
             if self._stopped:
                 break
+            if line.said:
+                # It was shown as one that would be refused: that it may have changed since is no reason to do it.
+                self._outcomes.append(Outcome(line.job.key, False, line.said))
+                bar.advance(1)
+                continue
             try:
                 outcome = await self._plan.perform(line.job, reason)
             except Unreachable as error:
@@ -171,7 +176,7 @@ class BulkDialog(ModalScreen[list[Outcome]]):
             self._lines[n] = Line(line.job, said, "completed" if outcome.done else "failed")
             bar.advance(1)
             self._show()
-        self._running, self._over = False, True
+        self._doing, self._over = False, True
         bar.display = False
         done = {outcome.key for outcome in self._outcomes if outcome.done}
         self._lines.sort(key=lambda line: line.job.key in done)

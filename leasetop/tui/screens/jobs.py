@@ -231,6 +231,15 @@ class JobsScreen(Board):
     def action_queues(self) -> None:
         self.top.choose_queue()
 
+    def action_journal(self) -> None:
+        self.top.open_journal()
+
+    def action_export(self) -> None:
+        table = self.query_one(Jobs)
+        if table.clock is not None:
+            now = table.clock.now()
+            self.top.export("jobs", [report.job_json(job, now) for job in table.values])
+
     def action_workers(self) -> None:
         self.top.open_workers()
 
