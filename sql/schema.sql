@@ -44,7 +44,7 @@ COMMENT ON COLUMN payment_jobs.lease_ttl IS 'How long the claim or heartbeat tha
 COMMENT ON COLUMN payment_jobs.claimed_at IS 'When the current attempt began. Null unless Processing.';
 COMMENT ON COLUMN payment_jobs.heartbeats IS 'Heartbeats of the current attempt so far.';
 COMMENT ON COLUMN payment_jobs.attempts IS 'Attempts begun, the current one included. Spent at the claim and never given back. With lease_owner it is the token that fences every later write of a worker.';
-COMMENT ON COLUMN payment_jobs.max_attempts IS 'No claim beyond this many attempts. A requeue by an operator grants one more where they are used up.';
+COMMENT ON COLUMN payment_jobs.max_attempts IS 'No claim beyond this many attempts. A requeue by an operator grants one more where they are used up. Undoing that requeue takes it back.';
 COMMENT ON COLUMN payment_jobs.run_after IS 'Not claimable before: back-off and planned starts. A column, so that the wait survives every crash.';
 COMMENT ON COLUMN payment_jobs.created_at IS 'When the job was enqueued.';
 COMMENT ON COLUMN payment_jobs.finished_at IS 'When it became Completed, Failed or Cancelled.';
@@ -80,7 +80,7 @@ CREATE TABLE IF NOT EXISTS payment_job_history (
 COMMENT ON TABLE  payment_job_history IS 'Every ended attempt and every operator''s act. Append-only. Made by leasetop (sql/schema.sql).';
 COMMENT ON COLUMN payment_job_history.id IS 'Grows with time: the newest rows are read from this end.';
 COMMENT ON COLUMN payment_job_history.job_id IS 'payment_jobs.id';
-COMMENT ON COLUMN payment_job_history.event IS 'Ends of an attempt: completed, failed, released, expired, revoked (an operator took a lease that was not over). Acts: requeued. Warnings: late completion refused.';
+COMMENT ON COLUMN payment_job_history.event IS 'Ends of an attempt: completed, failed, released, expired, revoked (an operator took a lease that was not over). Acts: requeued, requeue undone, discarded, run now, parked, released by an operator. Warnings: late completion refused.';
 COMMENT ON COLUMN payment_job_history.attempt IS 'Which attempt, from 1.';
 COMMENT ON COLUMN payment_job_history.owner IS 'Who held that attempt''s lease.';
 COMMENT ON COLUMN payment_job_history.stage IS 'How far that attempt got.';
