@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 SQL = ROOT / "sql"
 # The tests take a fifth of this; who waits for a row that another test holds waits for ever.
 _PATIENCE_S = 150.0
-TESTS = ("guards", "claim", "sweep", "requeue", "interleavings", "history", "shape", "state_machine")
+TESTS = ("guards", "claim", "sweep", "requeue", "acts", "interleavings", "history", "shape", "state_machine")
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,12 @@ _ATTEMPT = r"\n\s+AND (j\.)?attempts = (:attempt::integer|a\.attempt|\(ARRAY.*?j
 _OWNER = r"\n\s+AND (j\.)?lease_owner = :owner::text"
 _STATUS = r"AND (j\.)?status = 'Processing'"
 _LIVE = r"lease_until < clock_timestamp\(\)"
+_SEEN = r"\n\s+AND ROW\(.*?:fence::text"
 _LOCK = r"\n\s+FOR UPDATE( OF j)?( SKIP LOCKED)?"
+
+_ACTS = ("discard", "park", "run_now", "release_parked", "undo_requeue")
+_AGAIN = r"\n\s+AND j\.status = h\.status[\s\S]*?(?=\n    RETURNING)|\n\s+AND j\.attempts = h\.attempts[\s\S]*?(?=\n    RETURNING)"
+_ENDED = r"WHERE h\.status = 'Processing'\n"
 
 MUTATIONS = (
     *(drop(f"{file}: not fenced by attempt", file, _ATTEMPT) for file in ("heartbeat", "complete", "fail", "release")),
@@ -114,7 +119,7 @@ MUTATIONS = (
         "sweep",
         ((_LOCK, ""), (r"AND j\.status = 'Processing'\n\s+AND j\.lease_until < clock_timestamp\(\)", "")),
     ),
-    drop("requeue: not as it was seen", "requeue", r"\n\s+AND ROW\(.*?:fence::text"),
+    drop("requeue: not as it was seen", "requeue", _SEEN),
     change("requeue: a live lease", "requeue", r":force::boolean OR", "true OR"),
     change("requeue: Completed, too", "requeue", r"IN \('Stuck', 'Failed'\)", "IN ('Stuck', 'Failed', 'Completed')"),
     change("requeue: Pending again", "requeue", r"IN \('Stuck', 'Failed'\)", "IN ('Stuck', 'Failed', 'Pending')"),
@@ -122,6 +127,46 @@ MUTATIONS = (
     change("requeue: the open attempt has no end", "requeue", r"WHERE h\.status = 'Processing'\n", "WHERE false\n"),
     change("requeue: leaves no trace", "requeue", r"CROSS JOIN \(SELECT count\(\*\) FROM ended\) AS first", "WHERE false"),
     change("requeue: < becomes <=", "requeue", _LIVE, "lease_until <= clock_timestamp()"),
+    *(drop(f"{file}: not as it was seen", file, _SEEN) for file in _ACTS),
+    *(change(f"{file}: whatever looks alike", file, r"WHERE j\.id = :key_id::bigint", "WHERE true") for file in _ACTS),
+    *(drop(f"{file}: neither locked nor stated again", file, _LOCK, _AGAIN) for file in _ACTS),
+    *(change(f"{file}: leaves no trace", file, r"INTO payment_job_history (\(.*\))\n(\s+SELECT h\.id, '[\s\S]*?USING \(id\)\n[\s\S]*?)\)\nSELECT", r"INTO payment_job_history \1\n\2 WHERE false)\nSELECT") for file in _ACTS),
+    *(change(f"{file}: whoever did it", file, ":actor::text", "current_user") for file in _ACTS),
+    *(change(f"{file}: for whatever reason", file, ":reason::text", "NULL") for file in _ACTS),
+    *(change(f"{file}: an error without end", file, "left\\(h.last_error, 500\\)", "h.last_error") for file in _ACTS),
+    *(change(f"{file}: a live lease", file, r"j\." + _LIVE, "true") for file in ("discard", "park")),
+    *(change(f"{file}: < becomes <=", file, r"j\." + _LIVE, "j.lease_until <= clock_timestamp()") for file in ("discard", "park")),
+    *(drop(f"{file}: not without a lease", file, r"j\.lease_until IS NULL OR ") for file in ("discard", "park")),
+    *(change(f"{file}: the open attempt has no end", file, _ENDED, "WHERE false\n") for file in ("discard", "park")),
+    *(change(f"{file}: an end where none was open", file, _ENDED, "\n") for file in ("discard", "park")),
+    *(change(f"{file}: a missing lease expired", file, "'revoked'", "'expired'") for file in ("discard", "park")),
+    *(change(f"{file}: the act before the end", file, r"CROSS JOIN \(SELECT count\(\*\) FROM ended\) AS first", "") for file in ("discard", "park")),
+    *(change(f"{file}: {status}, too", file, r"IN \('Pending',", f"IN ('{status}', 'Pending',") for file in ("discard", "park") for status in ("Completed", "Cancelled")),
+    *(change(f"{file}: the owner stays", file, r"lease_owner = NULL", "lease_owner = j.lease_owner") for file in ("discard", "park", "release_parked")),
+    *(change(f"{file}: the lease stays", file, r"lease_until = NULL", "lease_until = j.lease_until") for file in ("discard", "park", "release_parked")),
+    *(change(f"{file}: whatever the status", file, r"AND j\.status = '(Pending|Stuck)'", "AND true") for file in ("run_now", "release_parked", "undo_requeue")),
+    change("discard: not finished", "discard", r"finished_at = clock_timestamp\(\)", "finished_at = j.finished_at"),
+    change("park: what is parked again", "park", r"IN \('Pending', 'Failed'\)", "IN ('Pending', 'Failed', 'Stuck')"),
+    change("park: still finished", "park", r"finished_at = NULL", "finished_at = j.finished_at"),
+    drop("run_now: what does not wait", "run_now", r"\n\s+AND j\.run_after > clock_timestamp\(\)"),
+    change("run_now: still waits", "run_now", r"SET run_after = clock_timestamp\(\)", "SET run_after = j.run_after"),
+    drop("release_parked: beyond the last attempt", "release_parked", r"\n\s+AND j\.attempts < j\.max_attempts"),
+    change("release_parked: not the last attempt", "release_parked", r"j\.attempts < j\.max_attempts", "j.attempts + 1 < j.max_attempts"),
+    change("release_parked: still waits", "release_parked", r"run_after   = clock_timestamp\(\)", "run_after = j.run_after"),
+    drop("undo_requeue: whatever the time", "undo_requeue", r"\n\s+AND j\.run_after = :since::timestamptz"),
+    drop("undo_requeue: whatever the limit", "undo_requeue", r"\n\s+AND j\.max_attempts = greatest.*?\+ 1\)"),
+    drop("undo_requeue: to any status", "undo_requeue", r"\n\s+AND :status::text IN \(.*?\)"),
+    drop("undo_requeue: what nobody requeued", "undo_requeue", r"\n\s+AND EXISTS \([\s\S]*?:status::text\)"),
+    *(drop(f"undo_requeue: {what}", "undo_requeue", guard) for what, guard in (
+        ("a requeue of any job", r"r\.job_id = j\.id\n\s+AND "),
+        ("whatever was done", r"\n\s+AND r\.event = 'requeued'"),
+        ("a requeue of any attempt", r"\n\s+AND r\.attempt = j\.attempts"),
+        ("a requeue from any status", r"\n\s+AND r\.seen ->> 'status' = :status::text(?=\))"),
+    )),
+    change("undo_requeue: back to Processing", "undo_requeue", r"CASE WHEN :status::text = 'Processing' THEN 'Stuck' ELSE :status::text END", ":status::text"),
+    change("undo_requeue: the attempt stays granted", "undo_requeue", r"max_attempts = :max_attempts::integer,", "max_attempts = j.max_attempts,"),
+    change("undo_requeue: Failed and not finished", "undo_requeue", r"WHEN :status::text = 'Failed' THEN clock", "WHEN false THEN clock"),
+    change("undo_requeue: finished whatever it was", "undo_requeue", r"WHEN :status::text = 'Failed' THEN clock", "WHEN true THEN clock"),
     drop("late: as often as it is said", "late", r"\n WHERE NOT EXISTS[\s\S]*\)\)"),
 )  # fmt: skip
 

@@ -1,7 +1,7 @@
 """The files of `sql/` called one by one, as their callers do, with what a test does not care about filled in."""
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import psycopg
 
@@ -135,6 +135,43 @@ def requeue(connection: psycopg.Connection, job: int, seen: str | None = None, *
         force=force,
         actor="ops@box",
         reason="looked at the provider: not charged",
+    )
+
+
+def act(connection: psycopg.Connection, name: str, job: int, seen: str | None = None) -> Rows:
+    """discard, run_now, park or release_parked: (id, status, attempts, max_attempts), or nothing."""
+    return call(
+        connection,
+        name,
+        key_id=job,
+        fence=fence(connection, job) if seen is None else seen,
+        actor="ops@box",
+        reason="the customer asked",
+    )
+
+
+def undo_requeue(
+    connection: psycopg.Connection,
+    job: int,
+    status: str | None,
+    *,
+    max_attempts: int = 5,
+    since: datetime | None = None,
+    seen: str | None = None,
+) -> Rows:
+    """(id, status, attempts, max_attempts), or nothing; `since` and `seen` are as now where none are given."""
+    found = connection.execute("SELECT run_after FROM payment_jobs WHERE id = %s", [job]).fetchone()
+    assert found is not None
+    return call(
+        connection,
+        "undo_requeue",
+        key_id=job,
+        fence=fence(connection, job) if seen is None else seen,
+        status=status,
+        max_attempts=max_attempts,
+        since=found[0] if since is None else since,
+        actor="ops@box",
+        reason="the wrong job",
     )
 
 

@@ -88,7 +88,7 @@ def check(connection: psycopg.Connection, job: int) -> None:
     assert ends == Counter(range(1, ended + 1))
     assert (owner is not None, claimed is not None) == ((status == "Processing"),) * 2
     assert status == "Processing" or until is None
-    assert (finished is not None) == (status in ("Completed", "Failed"))
+    assert (finished is not None) == (status in ("Completed", "Failed", "Cancelled"))
 
 
 def test_sixteen_workers_at_once_leave_one_end_for_each_attempt(

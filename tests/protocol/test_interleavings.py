@@ -7,6 +7,7 @@ and before it locks the row. The other statement commits meanwhile; the stopped 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from datetime import datetime
 
 import psycopg
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from tests import world
 from tests.protocol.conftest import Connect
 from tests.protocol.statement import (
+    act,
     claim,
     claim_by_id,
     complete,
@@ -24,6 +26,7 @@ from tests.protocol.statement import (
     release,
     requeue,
     sweep,
+    undo_requeue,
 )
 from tests.waiting import until_blocked
 
@@ -152,6 +155,40 @@ def test_a_requeue_that_meets_a_renewed_lease_changes_nothing(connection: psycop
         heartbeat(connection, [(job, 1)], HOLDER)
     assert answer == [[]]
     assert world.events(connection, job) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "put"),
+    [
+        ("discard", lambda c: world.held(c, HOLDER, lease_s=-5)),
+        ("park", lambda c: world.held(c, HOLDER, lease_s=-5)),
+        ("run_now", lambda c: world.put(c, delay_s=600)),
+        ("release_parked", lambda c: world.put(c, "Stuck")),
+        ("undo_requeue", lambda c: world.put(c, "Stuck")),
+    ],
+)
+def test_an_act_that_meets_a_claim_changes_nothing(
+    connection: psycopg.Connection, gate: Gate, name: str, put: Callable[[psycopg.Connection], int]
+) -> None:
+    job = put(connection)
+    if name == "undo_requeue":
+        requeue(connection, job)
+    seen, (since,) = fence(connection, job), world.row(connection, job, "run_after")
+    assert isinstance(since, datetime)
+
+    def undo(stopped: psycopg.Connection, job: int) -> object:
+        return undo_requeue(stopped, job, "Stuck", since=since, seen=seen)
+
+    statement = undo if name == "undo_requeue" else lambda c, job: act(c, name, job, seen)
+    with gate.holding(statement, job) as answer:
+        if name == "release_parked":
+            requeue(connection, job)
+        connection.execute("UPDATE payment_jobs SET run_after = now() WHERE run_after > now()")
+        ((_, attempt),) = claim(connection, "w/2/b")
+        before = world.events(connection, job)
+    assert answer == [[]]
+    assert world.row(connection, job) == ("Processing", "w/2/b", attempt)
+    assert world.events(connection, job) == before
 
 
 def test_a_sweep_that_meets_a_requeue_changes_nothing(connection: psycopg.Connection, gate: Gate) -> None:

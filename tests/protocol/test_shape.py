@@ -26,7 +26,11 @@ def test_the_screen_draws_the_same_line() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["claim", "claim_by_id", "heartbeat", "complete", "fail", "release", "sweep", "requeue"]
+    "name",
+    [
+        *("claim", "claim_by_id", "heartbeat", "complete", "fail", "release", "sweep", "requeue"),
+        *("discard", "park", "run_now", "release_parked", "undo_requeue"),
+    ],
 )
 def test_no_lease_or_end_counts_from_the_start_of_a_transaction(name: str) -> None:
     assert "now()" not in statements.bind(statements.text(name)).decode()
