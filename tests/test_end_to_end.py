@@ -1,6 +1,9 @@
 """The whole story on the real screen: spawn, kill, see it stuck, requeue, sweep, and see all paid exactly once."""
 
 import asyncio
+import os
+import pty
+import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
@@ -26,6 +29,7 @@ from leasetop.tui.screens.workers import WorkersScreen
 from leasetop.tui.widgets.jobs import Jobs
 from leasetop.tui.widgets.rows import Rows
 from tests.demo.chances import set_chances
+from tests.waiting import until
 
 # No watcher: in this story the operator sweeps.
 PACE = Pace(ttl=timedelta(seconds=2), heartbeat=timedelta(seconds=0.5), backoff=timedelta(seconds=0.1), concurrency=3)
@@ -177,3 +181,16 @@ async def test_a_crash_is_seen_requeued_swept_and_paid_once(dsn: str, app: Lease
                     SELECT count(*) FROM payment_job_history h WHERE h.job_id = j.id
                        AND h.event IN ('completed', 'failed', 'released', 'expired', 'revoked'))"""
         assert connection.execute(ends).fetchone() == (0,)
+
+
+def test_a_terminal_that_vanishes_ends_the_screen(dsn: str) -> None:
+    """A closed window, a lost ssh: no signal need come, and nothing can be written any more."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.environ["TERM"] = "xterm-256color"
+        os.execv(sys.executable, [sys.executable, "-m", "leasetop", "--dsn", dsn])
+    shown = b""
+    while b"Processing" not in shown:
+        shown += os.read(terminal, 65536)
+    os.close(terminal)
+    until(lambda: os.waitpid(pid, os.WNOHANG)[0] == pid, _PATIENCE_S)

@@ -29,6 +29,7 @@ from leasetop.tui.screens.help import HelpScreen
 from leasetop.tui.screens.jobs import JobsScreen
 from leasetop.tui.screens.journal import JournalScreen
 from leasetop.tui.screens.queues import QueuesScreen
+from leasetop.tui.terminal import Terminal
 from leasetop.tui.widgets.header import Link
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ class LeasetopApp(App[None]):
         race: bool = False,
         survey: Survey | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(driver_class=Terminal)
         self.queue = queue
         self.actor = actor
         self.backoff = backoff or Backoff()

@@ -67,8 +67,8 @@ ALLOWED: dict[str, dict[str, Columns]] = {
     "park": dict.fromkeys(["pending", "scheduled", "expired", "no lease", "failed"], PARKED),
     "run_now": {"scheduled": {"run_after": NOW}},
     "release_parked": {"parked": {"status": "Pending", "run_after": NOW}},
-    # Where the history knows of a requeue: see requeued_before. None leaves a job scheduled; its row says it is as left.
-    "undo_requeue": dict.fromkeys(["pending", "scheduled"], {"status": "Stuck"}),
+    # Where the history knows of a requeue: see requeued_before. None leaves a job scheduled; its row is as it was left.
+    "undo_requeue": {state: {"status": "Stuck"} for state in ("pending", "scheduled")},
 }
 POSSIBLE = [(name, state) for name, states in ALLOWED.items() for state in states]
 REFUSED = [(name, state) for name in ALLOWED for state in STATES if state not in ALLOWED[name]]

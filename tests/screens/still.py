@@ -1,11 +1,13 @@
 """A world that stands still: fixed snapshots on a stopped clock, and a queue that hands them out."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from leasetop.clock import ServerClock
 from leasetop.errors import LeasetopError
 from leasetop.filter import Filter
+from leasetop.journal import Entry
 from leasetop.model import (
     NEVER,
     Detail,
@@ -14,6 +16,7 @@ from leasetop.model import (
     Key,
     Outcome,
     Owner,
+    Payload,
     Policy,
     Reason,
     Server,
@@ -26,6 +29,7 @@ from leasetop.model import (
     Watcher,
 )
 from leasetop.profile import shipped
+from leasetop.queue import PAST
 
 NOW = datetime(2026, 12, 1, 3, 0, tzinfo=UTC)
 MONOTONIC = 1000.0
@@ -176,6 +180,25 @@ class StillQueue:
     ) -> tuple[Swept, ...]:
         self.acts.append(("sweep", policy, [one.id for one in seen]))
         return tuple(Swept(one.key, "Pending", 1, 5, one.owner) for one in seen)
+
+    async def act(self, name: str, seen: Job, actor: str, reason: str, **more: object) -> Outcome:
+        self.acts.append((name, seen.id, actor, reason))
+        return Outcome(seen.key, True, f"job {seen.id}: {PAST[name]}", seen)
+
+    async def find_jobs(self, ids: Sequence[str]) -> dict[str, Job | None]:
+        return {one: next((job for job in self.jobs if job.id == one), None) for one in ids}
+
+    async def payload(self, key: Key) -> Payload | None:
+        return Payload('{"order": 7, "amount": 12.30, "card_number": "4111111111111111"}', 61)
+
+    async def read_journal(self, limit: int = 500) -> tuple[Entry, ...]:
+        seen = {"status": "Processing", "owner": "pay-7f9c/4121/03aa", "attempts": 2}
+        return (
+            Entry(ago(minutes=3), "ops@box", "payments", "payment_jobs", "requeued", ("8841",), "pod [b]died[/b]", seen,
+                  True, "attempt 2, stage capture"),
+            Entry(ago(hours=3), "eve@box", "payments", "payment_jobs", "discard", ("8850",), "duplicate", seen,
+                  False, "job 8850: pay-7f9c/4122/9d1e holds its lease for another 41s"),
+        )  # fmt: skip
 
     profile = shipped()[0]
     database = None

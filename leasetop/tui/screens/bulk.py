@@ -74,6 +74,7 @@ class BulkDialog(ModalScreen[list[Outcome]]):
                 ],
                 id="set",
             )
+            yield Static(id="about", markup=False)
             yield ProgressBar(total=max(1, len(self._lines)), show_eta=False, id="progress")
             yield Input(placeholder=self._placeholder, id="reason", compact=True)
             yield Input(placeholder=f"type {self._plan.typed} to go on", id="typed", compact=True)
@@ -106,6 +107,7 @@ class BulkDialog(ModalScreen[list[Outcome]]):
         able, number = len(self._able), len(self._lines)
         table = self.query_one("#set", Rows)
         table.show(((line.job.key, line) for line in self._lines), empty="no jobs")
+        self._moved()
         if self._over:
             done = sum(outcome.done for outcome in self._outcomes)
             left = number - len(self._outcomes)
@@ -120,6 +122,12 @@ class BulkDialog(ModalScreen[list[Outcome]]):
             hint = "enter goes on, esc cancels" if able else "esc closes"
         self.query_one("#verdict", Static).update(Content(said))
         self.query_one("#hint", Static).update(hint)
+
+    @on(Rows.Moved, "#set")
+    def _moved(self) -> None:
+        # A reason may be longer than its column.
+        line = self.query_one("#set", Rows).selected
+        self.query_one("#about", Static).update(Content(line.said if line is not None else ""))
 
     def action_cancel(self) -> None:
         if self._doing:

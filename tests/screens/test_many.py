@@ -1,0 +1,241 @@
+"""Finding, marking, and acting on many: the set that was shown is the set that is acted on."""
+
+import json
+from pathlib import Path
+
+from textual.pilot import Pilot
+from textual.widgets import Input, Static
+
+from leasetop.model import State, View
+from leasetop.tui.app import LeasetopApp
+from leasetop.tui.screens.bulk import BulkDialog
+from leasetop.tui.screens.journal import JournalScreen
+from leasetop.tui.widgets.detail import DetailPane
+from leasetop.tui.widgets.jobs import Jobs
+from leasetop.tui.widgets.rows import Rows
+from tests.screens.still import StillQueue, job
+from tests.screens.test_acts import cursor, said, settled
+
+
+async def finished(pilot: Pilot[None], group: str) -> None:
+    """Until no worker of a group is under way."""
+    await pilot.pause()
+    # Without any given, Textual would wait for all of them, and the poller never ends.
+    under_way = [one for one in pilot.app.workers if one.group == group]
+    if under_way:
+        await pilot.app.workers.wait_for_complete(under_way)
+    await settled(pilot)
+
+
+async def typed(pilot: Pilot[None], line: str) -> None:
+    await pilot.press(*("space" if letter == " " else letter for letter in line))
+    await settled(pilot)
+
+
+async def test_typing_filters_and_escape_clears(app: LeasetopApp, still: StillQueue) -> None:
+    async with app.run_test(size=(100, 30)) as pilot:
+        await settled(pilot)
+        await pilot.press("slash")
+        app.screen.query_one("#filter", Input).value = "state:stuck owner:pay"
+        await settled(pilot)
+        assert app.poller.chosen.explained == "stuck, owner contains 'pay'"
+        assert "stuck, owner contains 'pay'" in str(app.screen.query_one("#explained", Static).content)
+        app.screen.query_one("#filter", Input).value = "state:stuck owner:pay age>so"
+        await settled(pilot)
+        assert app.poller.chosen.explained == "stuck, owner contains 'pay'"
+        assert "no span" in str(app.screen.query_one("#explained", Static).content)
+        await pilot.press("enter")
+        assert app.focused is app.query_one(Jobs)
+        await pilot.press("escape")
+        await settled(pilot)
+        assert not app.poller.chosen
+
+
+async def test_sorting_is_shown_and_turned_round(app: LeasetopApp) -> None:
+    async with app.run_test(size=(100, 30)) as pilot:
+        await settled(pilot)
+        await pilot.press("s", "down", "enter")
+        await settled(pilot)
+        assert (app.poller.sort, app.poller.descending) == ("id", False)
+        assert app.query_one(Jobs).sorted_by == ("id", False)
+        await pilot.click(Jobs, offset=(2, 0))
+        await settled(pilot)
+        assert (app.poller.sort, app.poller.descending) == ("id", True)
+
+
+async def test_at_the_end_of_a_full_page_more_is_asked_for(app: LeasetopApp, still: StillQueue) -> None:
+    still.jobs = tuple(job(number, State.PENDING) for number in range(500))
+    async with app.run_test(size=(100, 30)) as pilot:
+        await settled(pilot)
+        assert app.poller.limit == 500
+        await pilot.press("G", "j")
+        await settled(pilot)
+        assert app.poller.limit == 1000
+        await pilot.press("j")
+        await settled(pilot)
+        assert app.poller.limit == 1000
+        await pilot.press("2")
+        assert app.poller.limit == 500
+
+
+async def test_marks_stay_on_their_jobs_and_escape_takes_them_away(app: LeasetopApp, still: StillQueue) -> None:
+    async with app.run_test(size=(100, 30)) as pilot:
+        await settled(pilot)
+        await pilot.press("space", "space")
+        marked = [one.id for one in app.query_one(Jobs).marked]
+        assert len(marked) == 2
+        still.jobs = tuple(reversed(still.jobs))
+        await pilot.press("R")
+        await settled(pilot)
+        assert [one.id for one in app.query_one(Jobs).marked] == marked
+        await pilot.press("escape")
+        assert app.query_one(Jobs).marked == []
+
+
+async def test_an_act_on_marked_jobs_is_done_to_those_it_may_be_done_to(app: LeasetopApp, still: StillQueue) -> None:
+    async with app.run_test(size=(140, 40)) as pilot:
+        await settled(pilot)
+        await pilot.press("asterisk")
+        marked = {one.id for one in app.query_one(Jobs).marked}
+        await pilot.press("D")
+        await settled(pilot)
+        assert isinstance(app.screen, BulkDialog)
+        assert "would be refused" in str(app.screen.query_one("#verdict", Static).content)
+        await pilot.press("enter")
+        assert still.acts == []
+        assert "reason is needed" in str(app.screen.query_one("#hint", Static).content)
+        # What a refresh brings meanwhile is not part of it.
+        still.jobs = (job(1, State.PENDING), *still.jobs)
+        await typed(pilot, "duplicates")
+        await pilot.press("enter")
+        await finished(pilot, "bulk")
+        await settled(pilot)
+        acted = {act[1] for act in still.acts}
+        by_id = {one.id: one for one in still.jobs}
+        assert acted == {
+            id_ for id_ in marked if by_id[id_].state in (State.PENDING, State.SCHEDULED, State.STUCK, State.FAILED)
+        }
+        assert {(act[0], act[2], act[3]) for act in still.acts} == {("discard", "ops@box", "duplicates")}
+        await pilot.press("escape")
+        await settled(pilot)
+        assert app.query_one(Jobs).marked == []
+
+
+async def test_one_job_is_parked_without_a_mark(app: LeasetopApp, still: StillQueue) -> None:
+    async with app.run_test(size=(100, 30)) as pilot:
+        await settled(pilot)
+        await pilot.press("P")
+        await settled(pilot)
+        await typed(pilot, "wait")
+        await pilot.press("enter")
+        await finished(pilot, "bulk")
+        assert still.acts == [("park", "8841", "ops@box", "wait")]
+
+
+async def test_the_latest_requeue_can_be_undone_once(app: LeasetopApp, still: StillQueue) -> None:
+    async with app.run_test(size=(100, 30)) as pilot:
+        await settled(pilot)
+        await pilot.press("u")
+        await settled(pilot)
+        assert "nothing to undo" in said(app)
+        await pilot.press("asterisk", "escape", "space", "r")
+        await settled(pilot)
+        await typed(pilot, "died")
+        await pilot.press("enter")
+        await finished(pilot, "bulk")
+        await pilot.press("escape")
+        await settled(pilot)
+        assert [act[0] for act in still.acts] == ["requeue"]
+
+
+async def test_the_payload_is_shown_on_demand_with_secrets_hidden(app: LeasetopApp) -> None:
+    async with app.run_test(size=(140, 40)) as pilot:
+        await settled(pilot)
+        await pilot.press("v")
+        await settled(pilot)
+        shown = str(app.screen.query_one(DetailPane).query_one(Static).content)
+        assert '"amount": 12.30' in shown
+        assert "4111" not in shown
+        await pilot.press("v")
+        await settled(pilot)
+        assert "PAYLOAD" not in str(app.screen.query_one(DetailPane).query_one(Static).content)
+
+
+async def test_an_id_and_a_job_are_copied(app: LeasetopApp) -> None:
+    async with app.run_test(size=(100, 30)) as pilot:
+        await settled(pilot)
+        await pilot.press("y")
+        await settled(pilot)
+        assert app.clipboard == "8841"
+        await pilot.press("Y")
+        await settled(pilot)
+        assert json.loads(app.clipboard)["id"] == "8841"
+
+
+async def test_a_jump_shows_a_job_of_whatever_state(app: LeasetopApp) -> None:
+    async with app.run_test(size=(100, 30)) as pilot:
+        await settled(pilot)
+        await pilot.press("J")
+        await typed(pilot, "8861")
+        await pilot.press("enter")
+        await settled(pilot)
+        assert app.poller.view is View.ALL
+        assert app.poller.chosen.text == "id=8861"
+        await pilot.press("J")
+        await typed(pilot, "nobody")
+        await pilot.press("enter")
+        await settled(pilot)
+        assert "there is no job nobody" in said(app)
+
+
+async def test_an_owner_leads_to_its_jobs(app: LeasetopApp) -> None:
+    async with app.run_test(size=(100, 30)) as pilot:
+        await settled(pilot)
+        await pilot.press("w")
+        await settled(pilot)
+        await pilot.press("enter")
+        await settled(pilot)
+        assert app.poller.chosen.text.startswith("owner=pay-7f9c/")
+        assert cursor(app) is not None
+
+
+async def test_the_journal_is_narrowed_and_exported(app: LeasetopApp, tmp_path: Path) -> None:
+    async with app.run_test(size=(140, 40)) as pilot:
+        await settled(pilot)
+        await pilot.press("l")
+        await settled(pilot)
+        assert isinstance(app.screen, JournalScreen)
+        await finished(pilot, "journal")
+        await settled(pilot)
+        assert len(app.screen.query_one(Rows).values) == 2
+        await pilot.press("slash")
+        await typed(pilot, "duplicate")
+        await pilot.press("enter")
+        await settled(pilot)
+        assert [entry.actor for entry in app.screen.query_one(Rows).values] == ["eve@box"]
+        await pilot.press("x")
+        await settled(pilot)
+        file = tmp_path / "acts.json"
+        app.screen.query_one(Input).value = str(file)
+        await pilot.press("enter")
+        await finished(pilot, "export")
+        (written,) = json.loads(file.read_text())
+        assert (written["actor"], written["done"]) == ("eve@box", False)
+        await pilot.press("escape", "escape")
+        await settled(pilot)
+        assert not isinstance(app.screen, JournalScreen)
+
+
+async def test_the_jobs_that_are_shown_are_exported(app: LeasetopApp, tmp_path: Path) -> None:
+    async with app.run_test(size=(100, 30)) as pilot:
+        await settled(pilot)
+        await pilot.press("x")
+        await settled(pilot)
+        file = tmp_path / "jobs.csv"
+        app.screen.query_one(Input).value = str(file)
+        await pilot.press("enter")
+        await finished(pilot, "export")
+        lines = file.read_text().splitlines()
+        assert lines[0].startswith("id,state,reason,")
+        assert len(lines) == 1 + len(app.query_one(Jobs).values)
+        assert file.stat().st_mode & 0o777 == 0o600
