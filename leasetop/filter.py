@@ -4,6 +4,7 @@
     owner:pay-7            that field contains it;  kind=charge  it is exactly that
     state:stuck            the shown state (or a reason: state:parked)
     attempts>=3 age>10m    numbers and spans: attempts, max, priority; age, held, expired, left
+    has:owner no:error     whether a field is there at all
     -owner:pay-7           not so
     "two words"            quotes keep spaces
 
@@ -44,7 +45,11 @@ _SPANS = {
     "expired": "now() - lease_until",
     "left": "lease_until - now()",
 }
-_FIELDS = frozenset({*_TEXTS, *_NUMBERS, *_SPANS, "state"})
+_PRESENCE = {
+    **{name: name for name in ("owner", "queue", "kind", "stage", "error")},
+    **{"key": "idempotency_key", "lease": "lease_until", "attempts": "attempts"},
+}
+_FIELDS = frozenset({*_TEXTS, *_NUMBERS, *_SPANS, "state", "has", "no"})
 _TERM = re.compile(r"(?P<no>-?)(?P<name>[a-z]+)(?P<sign>>=|<=|!=|[:=<>])(?P<value>.+)", re.DOTALL)
 _SPAN = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s?)?")
 _WORDS = {">": "more than", ">=": "at least", "<": "less than", "<=": "at most", "=": "exactly", "!=": "other than"}
@@ -126,6 +131,8 @@ class _Parser:
         name, sign, value, no = match["name"], match["sign"], match["value"], bool(match["no"])
         if name == "state":
             self._state(sign, value, no)
+        elif name in ("has", "no"):
+            self._presence(name, sign, value, no)
         elif name in _TEXTS:
             self._in_text(name, sign, value, no)
         elif name in _NUMBERS:
@@ -159,6 +166,13 @@ class _Parser:
         self._states &= states
         self._words.append(f"{'not ' if no else ''}{value}")
 
+    def _presence(self, name: str, sign: str, value: str, no: bool) -> None:
+        if sign != ":" or value not in _PRESENCE:
+            raise FilterError(f"{name}: which field? {', '.join(sorted(_PRESENCE))}")
+        there = (name == "has") != no
+        self._conditions.append(f"{_PRESENCE[value]} IS {'NOT ' if there else ''}NULL")
+        self._words.append(f"{'with' if there else 'without'} {value}")
+
     def _in_text(self, name: str, sign: str, value: str, no: bool) -> None:
         column, place = _TEXTS[name], self._bind(value)
         if sign == ":":
@@ -172,6 +186,10 @@ class _Parser:
             raise FilterError(f"{name} is a text: {name}:part or {name}=whole")
 
     def _number(self, name: str, sign: str, value: str, no: bool) -> None:
+        if value in _NUMBERS:
+            sign = "=" if sign == ":" else sign
+            self._add(f"{_NUMBERS[name]} {_sql(sign)} {_NUMBERS[value]}", no, f"{name} {_WORDS[sign]} {value}")
+            return
         if not re.fullmatch(r"-?\d{1,18}", value):
             raise FilterError(f"{name}: '{value}' is no whole number")
         sign = "=" if sign == ":" else sign

@@ -55,7 +55,7 @@ LABELS = ("verified-live", "verified-schema", "read-only", "own")
 _TOP = {
     *("id", "title", "label", "tested", "evidence", "completion_fenced", "names", "params", "detect", "discover"),
     *("source", "key", "columns", "indexed", "payload", "states", "window", "since", "order", "archive"),
-    *("history", "journal", "throughput", "watchers", "actions", "notes"),
+    *("history", "journal", "late", "throughput", "watchers", "actions", "notes"),
 }
 _ARCHIVE = {"from", "key", "columns", "states", "window", "since", "order"}
 _ACTION = {"statement", "sql", "effect", "delegate", "confirm", "needs"}
@@ -158,6 +158,8 @@ class Profile:
     history: str | None
     journal: str | None
     """What operators did, where the queue's own history says so."""
+    late: str | None
+    """Completions that were refused in the last 24 hours."""
     throughput: str | None
     watchers: str | None
     actions: Mapping[str, Action]
@@ -302,6 +304,7 @@ class _Reader:
             indexed=frozenset(self._texts("indexed")),
             history=self._optional("history.sql"),
             journal=self._optional("journal.sql"),
+            late=self._optional("late.sql"),
             throughput=self._optional("throughput.sql"),
             watchers=self._optional("watchers.sql"),
             actions=self._actions(live.columns["fence"]),

@@ -19,10 +19,11 @@ from psycopg.rows import dict_row
 
 from leasetop import journal, reading, statements, text
 from leasetop import profile as profiles
+from leasetop.anomalies import KNOWN, Findings, Late
 from leasetop.clock import ServerClock
 from leasetop.database import Database, Row
 from leasetop.errors import Refused
-from leasetop.filter import Filter
+from leasetop.filter import Filter, parse
 from leasetop.model import (
     Backoff,
     Detail,
@@ -289,6 +290,28 @@ class Queue:
         most = changed[0].get("max_attempts")
         used = f", attempt {changed[0]['attempts'] + 1} of {most} next" if most is not None else ""
         return Outcome(seen.key, True, f"job {text.safe(seen.id)}: requeued{used}", current)
+
+    async def anomalies(self) -> Findings:
+        """Rows that should not be there, among the first reading.CAP of each state. For now and then, not each refresh.
+
+        Raises Unreachable or Refused.
+        """
+        told = [one for one in KNOWN if all(self.profile.has(column) for column in one.needs)]
+        questions: list[tuple[bytes | None, Mapping[str, object]]] = []
+        for one in told:
+            chosen = parse(one.line)
+            jobs = self._jobs(View.ALL, chosen, "id", False)
+            counted = b"SELECT count(*) AS count FROM (%b) AS these" % jobs if jobs else None
+            questions.append((counted, {**chosen.values, "limit": reading.CAP}))
+        late = self._bind(self.profile.late) if self.profile.late else None
+        async with self.database.reading() as connection:
+            cursors = await self._ask(connection, [*questions, (late, {"limit": PAGE})])
+            rows = [await _rows(cursor) for cursor in cursors]
+        counts = {one: found[0]["count"] for one, found in zip(told, rows[:-1], strict=True) if found}
+        return Findings(
+            {one: number for one, number in counts.items() if number},
+            tuple(Late(row["job"], row["attempt"], row["owner"], row["at"]) for row in rows[-1] or ()),
+        )
 
     async def read_journal(self, limit: int = 500) -> tuple[journal.Entry, ...]:
         """What operators did here, newest first: from the queue's history, the journal's table and the file.

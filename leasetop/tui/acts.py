@@ -85,6 +85,7 @@ ACTS = (
         Act(f"view('{name}')", str(n), name, f"Show the tab {name}", On.JOBS, footer=False)
         for n, name in enumerate(_TABS, start=1)
     ),
+    Act("anomalies", "A", "Anomalies", "Rows that should not be there, and what they mean", On.JOBS, footer=False),
     Act("journal", "l", "Journal", "What operators did here, when and why", On.JOBS, footer=False),
     Act("export", "x", "Export", "Write the jobs that are shown to a file: CSV or JSON", On.JOBS, footer=False),
     Act("find", "slash", "Filter", "Only the acts that contain what you type", On.JOURNAL, shown="/"),

@@ -13,6 +13,7 @@ from textual.binding import Binding
 from textual.screen import Screen
 
 from leasetop import export, text
+from leasetop.anomalies import Findings
 from leasetop.clock import ServerClock
 from leasetop.database import Database
 from leasetop.errors import LeasetopError, Unreachable
@@ -23,6 +24,7 @@ from leasetop.tui import acts, looks
 from leasetop.tui.late import LateFinishers
 from leasetop.tui.messages import Lost, Refreshed
 from leasetop.tui.poller import Poller
+from leasetop.tui.screens.anomalies import AnomaliesScreen
 from leasetop.tui.screens.board import Board
 from leasetop.tui.screens.export import ExportDialog
 from leasetop.tui.screens.help import HelpScreen
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 _TICK_S = 1.0
 _STALE = timedelta(seconds=5)
 _LATE_S = 5.0
+_ANOMALIES_S = 30.0
 
 
 class LeasetopApp(App[None]):
@@ -87,6 +90,7 @@ class LeasetopApp(App[None]):
         self._policy = policy
         self._make_fleet = make_fleet
         self.late = LateFinishers()
+        self.anomalies: Findings | None = None
         self._race = race
         self._survey = survey
         self._error: LeasetopError | None = None
@@ -110,6 +114,7 @@ class LeasetopApp(App[None]):
         if self._survey is not None:
             self.choose_queue()
         self.set_interval(_LATE_S, self._look_for_late_finishers)
+        self.set_interval(_ANOMALIES_S, self.look_for_anomalies)
 
     @property
     def database_title(self) -> str:
@@ -173,7 +178,7 @@ class LeasetopApp(App[None]):
                 self._show_queue(Queue(self.queue.database, chosen))
 
     def _show_queue(self, queue: Queue) -> None:
-        self.queue, self.snapshot = queue, None
+        self.queue, self.snapshot, self.anomalies = queue, None, None
         self.late.forget()
         self.poller.show(queue)
         for screen in self.screen_stack:
@@ -192,6 +197,30 @@ class LeasetopApp(App[None]):
             return
         for words in warnings:
             self.notify(words, severity="warning", timeout=60, markup=False)
+
+    @work(exclusive=True, group="anomalies")
+    async def look_for_anomalies(self) -> None:
+        """Asks again, now and then: it costs more than a refresh."""
+        if self.poller.paused or self.snapshot is None or self._error is not None:
+            return
+        queue = self.queue
+        try:
+            found = await queue.anomalies()
+        except LeasetopError:
+            # The poller says what is wrong with the database; and the next look asks again.
+            return
+        if queue is self.queue:
+            self.anomalies = found
+            self.show_latest()
+
+    @work(exclusive=True, group="choose")
+    async def open_anomalies(self) -> None:
+        """What is out of order, as it is now."""
+        async with self.acting():
+            self.anomalies = await self.queue.anomalies()
+            line = await self.push_screen_wait(AnomaliesScreen(self.anomalies, self.server_clock))
+            if line is not None:
+                self.show_jobs(line, View.ALL)
 
     def open_workers(self) -> None:
         """The workers screen, over the jobs."""
@@ -266,8 +295,11 @@ class LeasetopApp(App[None]):
 
     @on(Refreshed)
     def _refreshed(self, message: Refreshed) -> None:
+        first = self.snapshot is None
         self.snapshot, self._error = message.snapshot, None
         self.show_latest()
+        if first:
+            self.look_for_anomalies()
 
     @on(Lost)
     def _lost(self, message: Lost) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+from leasetop.anomalies import Findings
 from leasetop.clock import ServerClock
 from leasetop.errors import LeasetopError
 from leasetop.filter import Filter
@@ -184,6 +185,9 @@ class StillQueue:
     async def act(self, name: str, seen: Job, actor: str, reason: str, **more: object) -> Outcome:
         self.acts.append((name, seen.id, actor, reason))
         return Outcome(seen.key, True, f"job {seen.id}: {PAST[name]}", seen)
+
+    async def anomalies(self) -> Findings:
+        return Findings({}, ())
 
     async def find_jobs(self, ids: Sequence[str]) -> dict[str, Job | None]:
         return {one: next((job for job in self.jobs if job.id == one), None) for one in ids}

@@ -106,10 +106,13 @@ class JobsScreen(Board):
         super().show(snapshot, link)
         self.query_one(Tabs).show(snapshot, self.view)
         said = [link.error] if link.error else list(snapshot.notes) if snapshot else []
+        odd = self.top.anomalies.total if self.top.anomalies else 0
+        if odd and not link.error:
+            said.insert(0, f"{text.count(odd)} {'anomaly' if odd == 1 else 'anomalies'}: A says what and where")
         notes = self.query_one("#notes", Static)
         notes.display = bool(said)
         # What a known queue lacks is known, too: a line is enough, and the chooser has the rest.
-        notes.set_class(self.top.queue.profile.label != "own" and not link.error, "-known")
+        notes.set_class(self.top.queue.profile.label != "own" and not link.error and not odd, "-known")
         notes.update(Content(" " + "; ".join(map(text.safe, said))))
         if snapshot is None:
             return
@@ -230,6 +233,10 @@ class JobsScreen(Board):
 
     def action_queues(self) -> None:
         self.top.choose_queue()
+
+    def action_anomalies(self) -> None:
+        if self.top.snapshot is not None:
+            self.top.open_anomalies()
 
     def action_journal(self) -> None:
         self.top.open_journal()
