@@ -67,8 +67,8 @@ ALLOWED: dict[str, dict[str, Columns]] = {
     "park": dict.fromkeys(["pending", "scheduled", "expired", "no lease", "failed"], PARKED),
     "run_now": {"scheduled": {"run_after": NOW}},
     "release_parked": {"parked": {"status": "Pending", "run_after": NOW}},
-    # Where the history knows of a requeue: see requeued_before. None leaves a job scheduled; its row is as it was left.
-    "undo_requeue": {state: {"status": "Stuck"} for state in ("pending", "scheduled")},
+    # Where the history knows of a requeue: see requeued_before.
+    "undo_requeue": {"pending": {"status": "Stuck"}, "scheduled": {"status": "Stuck"}},
 }
 POSSIBLE = [(name, state) for name, states in ALLOWED.items() for state in states]
 REFUSED = [(name, state) for name in ALLOWED for state in STATES if state not in ALLOWED[name]]
@@ -122,6 +122,11 @@ def server_time(connection: psycopg.Connection) -> datetime:
 @pytest.mark.parametrize(("name", "state"), POSSIBLE)
 def test_an_act_changes_what_it_says_and_nothing_else(connection: psycopg.Connection, name: str, state: str) -> None:
     job, twin = put(connection, name, state), put(connection, name, state)
+    connection.execute(
+        "UPDATE payment_jobs t SET run_after = j.run_after, lease_until = j.lease_until "
+        "FROM payment_jobs j WHERE j.id = %s AND t.id = %s",
+        [job, twin],
+    )
     before, other = whole(connection, job), whole(connection, twin)
     began = server_time(connection)
     assert perform(connection, name, job) == [(job, ALLOWED[name][state].get("status", before["status"]), 1, 5)]
@@ -163,7 +168,7 @@ UNSEEN = {
     "undo_requeue": ("pending", "status = 'Failed'"),
 }
 LEASE = [
-    "lease_owner = 'w/2/b'",
+    "lease_owner = 'another'",
     "attempts = attempts + 1",
     "lease_until = coalesce(lease_until, clock_timestamp()) - interval '1 microsecond'",
 ]
@@ -233,10 +238,13 @@ def test_who_why_and_what_they_saw_is_in_the_history(connection: psycopg.Connect
         assert end.items() >= {**about, "reason": why, "seen": None, "started_at": before["claimed_at"]}.items()
 
 
-def test_a_long_error_is_cut_in_the_history(connection: psycopg.Connection) -> None:
-    job = world.put(connection, "Failed", attempts=1, error="x" * 9000)
-    act(connection, "discard", job)
-    assert connection.execute("SELECT length(seen ->> 'error') FROM payment_job_history").fetchall() == [(500,)]
+@pytest.mark.parametrize(("name", "state"), POSSIBLE)
+def test_a_long_error_is_cut_in_the_history(connection: psycopg.Connection, name: str, state: str) -> None:
+    job = put(connection, name, state)
+    connection.execute("UPDATE payment_jobs SET last_error = repeat('x', 9000)")
+    perform(connection, name, job)
+    last = connection.execute("SELECT length(seen ->> 'error') FROM payment_job_history ORDER BY id DESC LIMIT 1")
+    assert last.fetchone() == (500,)
 
 
 # What each is for.
@@ -424,6 +432,12 @@ def test_a_job_that_nobody_requeued_is_left_alone(connection: psycopg.Connection
     job, other = world.put(connection), world.put(connection, status, attempts=0)
     requeue(connection, other)
     assert undo_requeue(connection, job, status) == []
+
+
+def test_another_act_than_a_requeue_is_not_taken_back(connection: psycopg.Connection) -> None:
+    job = world.put(connection, "Stuck", attempts=1)
+    assert act(connection, "release_parked", job) != []
+    assert undo_requeue(connection, job, "Stuck") == []
 
 
 def test_a_requeue_of_an_earlier_attempt_is_not_taken_back(connection: psycopg.Connection) -> None:
