@@ -49,7 +49,9 @@ STATES: dict[str, Put] = {
     "scheduled": lambda c: world.put(c, attempts=1, delay_s=600, stage="capture", error="timeout"),
     "processing": lambda c: world.held(c, OWNER, delay_s=600, stage="capture", error="timeout"),
     "expired": lambda c: world.held(c, OWNER, lease_s=-5, delay_s=600, stage="capture", error="timeout"),
-    "no lease": lambda c: world.held(c, OWNER, lease_s=None, delay_s=600, stage="capture", error="timeout"),
+    "no lease": lambda c: world.put(
+        c, "Processing", owner=OWNER, attempts=1, delay_s=600, stage="capture", error="timeout"
+    ),
     "parked": lambda c: world.put(c, "Stuck", attempts=1, delay_s=600, stage="capture", error="timeout"),
     "failed": lambda c: world.put(c, "Failed", attempts=1, delay_s=600, stage="capture", error="timeout"),
     "completed": lambda c: world.put(c, "Completed", attempts=1, delay_s=600, stage="settle"),
