@@ -259,6 +259,61 @@ class Throughput:
 
 
 @dataclass(frozen=True, slots=True)
+class Minute:
+    """The attempts that ended in one minute, which began at `at`."""
+
+    at: datetime
+    completed: int
+    failed: int
+    expired: int
+
+
+@dataclass(frozen=True, slots=True)
+class Poison:
+    """A job whose latest attempts all ended by expiry: whoever takes it perhaps dies of it."""
+
+    key: Key
+    attempts: int
+    """How many of them, in a row."""
+    owner: str | None
+    """Who lost the latest."""
+    since: datetime
+    """When the first of them ended."""
+
+    @property
+    def id(self) -> str:
+        """The key as one text."""
+        return "/".join(self.key)
+
+
+@dataclass(frozen=True, slots=True)
+class Noisy:
+    """An owner whose attempts ended in other ways than by completion, too."""
+
+    owner: str
+    expired: int
+    failed: int
+    completed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Trends:
+    """The ends of attempts in the last hour, as a bounded look at the newest history shows them."""
+
+    clock: ServerClock
+    minutes: tuple[Minute, ...]
+    """Without a gap, the oldest first, the last one ends now; those that the look did not reach are missing."""
+    known_since: datetime | None
+    """Nothing is known of before, since the look ended there; None: it reached back over the hour."""
+    look: int
+    """How many ends are looked at, at most."""
+    poison: tuple[Poison, ...]
+    noisy: tuple[Noisy, ...]
+    cost: timedelta = timedelta()
+    """What the server worked, by its own clock."""
+
+
+@dataclass(frozen=True, slots=True)
 class Server:
     """The PostgreSQL at the other end."""
 

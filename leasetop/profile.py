@@ -55,7 +55,7 @@ LABELS = ("verified-live", "verified-schema", "read-only", "own")
 _TOP = {
     *("id", "title", "label", "tested", "evidence", "completion_fenced", "names", "params", "detect", "discover"),
     *("source", "key", "columns", "indexed", "payload", "states", "window", "since", "order", "archive"),
-    *("history", "journal", "late", "throughput", "watchers", "actions", "notes"),
+    *("history", "journal", "late", "throughput", "trends", "watchers", "actions", "notes"),
 }
 _ARCHIVE = {"from", "key", "columns", "states", "window", "since", "order"}
 _ACTION = {"statement", "sql", "effect", "delegate", "confirm", "needs"}
@@ -135,6 +135,15 @@ class Detection:
 
 
 @dataclass(frozen=True, slots=True)
+class Looks:
+    """The statements of the trends: the first says where the look begins (`first`), the others are given that."""
+
+    minutes: str
+    noisy: str | None
+    poison: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Profile:
     """A queue, described. SQL is text with `:name` parameters; see statements.bind."""
 
@@ -161,6 +170,7 @@ class Profile:
     late: str | None
     """Completions that were refused in the last 24 hours."""
     throughput: str | None
+    trends: Looks | None
     watchers: str | None
     actions: Mapping[str, Action]
     notes: tuple[str, ...]
@@ -306,6 +316,7 @@ class _Reader:
             journal=self._optional("journal.sql"),
             late=self._optional("late.sql"),
             throughput=self._optional("throughput.sql"),
+            trends=self._looks(),
             watchers=self._optional("watchers.sql"),
             actions=self._actions(live.columns["fence"]),
             notes=self._texts("notes"),
@@ -386,6 +397,25 @@ class _Reader:
         return Detection(
             {name: self._texts(f"detect.tables.{name}") for name in tables}, frozenset(self._texts("detect.without"))
         )
+
+    def _looks(self) -> Looks | None:
+        if self._find("trends") is None:
+            return None
+        for name in self._table("trends").keys() - {"sql", "statement", "noisy", "poison"}:
+            raise self._wrong(f"trends.{name}", "is not known; known are noisy, poison, sql, statement")
+        return Looks(
+            self._statement("trends"),
+            *(
+                None if self._find(f"trends.{name}") is None else self._statement(f"trends.{name}")
+                for name in ("noisy", "poison")
+            ),
+        )
+
+    def _statement(self, at: str) -> str:
+        """A statement of sql/, named, or one that is written out."""
+        if self._find(f"{at}.statement") is None:
+            return self._text(f"{at}.sql")
+        return statements.text(self._text(f"{at}.statement"))
 
     def _actions(self, fence: str) -> dict[str, Action]:
         found = {}

@@ -30,9 +30,12 @@ from leasetop.model import (
     Event,
     Job,
     Key,
+    Minute,
+    Noisy,
     Outcome,
     Owner,
     Payload,
+    Poison,
     Policy,
     Reason,
     Server,
@@ -41,6 +44,7 @@ from leasetop.model import (
     Swept,
     Tally,
     Throughput,
+    Trends,
     View,
     Watcher,
 )
@@ -51,6 +55,10 @@ PAGE = 500
 WINDOW = timedelta(minutes=5)
 BUCKET = timedelta(seconds=10)
 _LOOK = 5_000
+TRENDS_WINDOW = timedelta(hours=1)
+_TRENDS_LOOK = 200_000
+_WORST = 20
+"""Poison jobs and noisy owners, at most."""
 _OWNERS = 200
 _HISTORY = 200
 _FORCED = 5
@@ -218,6 +226,35 @@ class Queue:
                     continue
                 found[given] = self._job(rows[0]) if rows else None
         return found
+
+    async def trends(self, look: int = _TRENDS_LOOK) -> Trends:
+        """The last hour by the minute, from the newest `look` rows of the history at most.
+
+        Raises Unreachable, or Refused where the queue keeps no history.
+        """
+        looks = self.profile.trends
+        if looks is None:
+            raise Refused(f"no trends: {self.profile.title} keeps no history that its profile tells of")
+        given: dict[str, object] = {"window": TRENDS_WINDOW, "look": look, "limit": _WORST}
+        asked = time.monotonic()
+        async with self.database.reading() as connection:
+            now = (await self._fetch(connection, _SERVER, {}))[0]["now"]
+            minutes = await self._fetch(connection, self._bind(looks.minutes), given)
+            given["first"] = minutes[0]["first"] if minutes else None
+            questions = [(self._bind(sql) if sql else None, given) for sql in (looks.poison, looks.noisy)]
+            cursors = await self._ask(connection, [*questions, (_END, {})])
+            poison, noisy, end = [await _rows(cursor) or [] for cursor in cursors]
+        known = minutes[0]["known_since"] if minutes else None
+        return Trends(
+            clock=ServerClock.read(now, asked, time.monotonic()),
+            # A minute of which a part is known is none; but the last one is all that there is where the look is short.
+            minutes=tuple(_minute(row) for row in minutes if known is None or row["at"] >= known or row is minutes[-1]),
+            known_since=known,
+            look=look,
+            poison=tuple(map(self._poison, poison)),
+            noisy=tuple(Noisy(row["owner"], row["expired"], row["failed"], row["completed"]) for row in noisy),
+            cost=end[0]["now"] - now,
+        )
 
     async def list_jobs(self, state: State | None, limit: int) -> tuple[tuple[Job, ...], ServerClock]:
         """Jobs of one state (None: all), for the command line."""
@@ -534,6 +571,10 @@ class Queue:
             found.setdefault(job.key, job)
         return tuple(found.values())
 
+    def _poison(self, row: Row) -> Poison:
+        key = tuple(row[f"key_{n}"] for n in range(len(self.profile.live.key)))
+        return Poison(key, row["attempts"], row["owner"], row["since"])
+
     def _job(self, row: Row) -> Job:
         state, reason = _state(row)
         return Job(
@@ -683,6 +724,10 @@ def _event(row: Row) -> Event:
         actor=row.get("actor"),
         reason=row.get("reason"),
     )
+
+
+def _minute(row: Row) -> Minute:
+    return Minute(row["at"], row["completed"], row["failed"], row["expired"])
 
 
 def _throughput_parameters() -> dict[str, object]:

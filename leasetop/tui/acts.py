@@ -12,6 +12,7 @@ class On(StrEnum):
     JOBS = "jobs"
     WORKERS = "workers"
     JOURNAL = "journal"
+    TRENDS = "trends"
     EVERY = "every"
 
 
@@ -81,6 +82,7 @@ ACTS = (
     Act("sweep", "S", "Sweep", "End expired leases, after a preview of exactly which", On.JOBS),
     Act("queues", "o", "Queues", "Choose another queue of this database", On.JOBS, footer=False),
     Act("workers", "w", "Workers", "Leases by owner, and the demo's worker processes", On.JOBS),
+    Act("trends", "t", "Trends", "The last hour by the minute, poison jobs, noisy owners", On.JOBS, footer=False),
     *(
         Act(f"view('{name}')", str(n), name, f"Show the tab {name}", On.JOBS, footer=False)
         for n, name in enumerate(_TABS, start=1)
@@ -115,6 +117,8 @@ ACTS = (
         footer=False,
     ),
     Act("back", "escape,w", "Back", "Back to the jobs", On.WORKERS, footer=False, shown="esc"),
+    Act("show_job", "enter", "Show job", "Back to the jobs, with the cursor on the poison job", On.TRENDS),
+    Act("back", "escape,t", "Back", "Back to the jobs", On.TRENDS, shown="esc"),
     Act("pause", "p", "Pause", "Stop or go on refreshing; the age of the data is shown", On.EVERY, footer=False),
     Act("refresh_now", "R,f5", "Refresh", "Refresh now", On.EVERY, footer=False),
     Act("command_palette", "colon,ctrl+p", "Commands", "Find any act by its name", On.EVERY, shown=":"),

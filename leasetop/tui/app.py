@@ -22,6 +22,7 @@ from leasetop.model import Backoff, Policy, Snapshot, View
 from leasetop.queue import Queue
 from leasetop.tui import acts, looks
 from leasetop.tui.late import LateFinishers
+from leasetop.tui.lookout import Lookout
 from leasetop.tui.messages import Lost, Refreshed
 from leasetop.tui.poller import Poller
 from leasetop.tui.screens.anomalies import AnomaliesScreen
@@ -91,6 +92,7 @@ class LeasetopApp(App[None]):
         self._make_fleet = make_fleet
         self.late = LateFinishers()
         self.anomalies: Findings | None = None
+        self.lookout = Lookout()
         self._race = race
         self._survey = survey
         self._error: LeasetopError | None = None
@@ -180,6 +182,7 @@ class LeasetopApp(App[None]):
     def _show_queue(self, queue: Queue) -> None:
         self.queue, self.snapshot, self.anomalies = queue, None, None
         self.late.forget()
+        self.lookout.forget()
         self.poller.show(queue)
         for screen in self.screen_stack:
             if isinstance(screen, JobsScreen):
@@ -254,6 +257,16 @@ class LeasetopApp(App[None]):
             if isinstance(screen, JobsScreen):
                 screen.find(line, view)
 
+    def open_trends(self) -> None:
+        """The trends, over the jobs; where the queue keeps no history, words."""
+        # Imported when first needed: the plots are no part of watching a queue.
+        from leasetop.tui.screens.trends import TrendsScreen
+
+        if self.queue.profile.trends is None:
+            self.say(f"no trends: {self.queue.profile.title} keeps no history that its profile tells of", failed=True)
+        else:
+            self.push_screen(TrendsScreen())
+
     def open_race(self) -> None:
         """The race, on the demo's database only: it makes a table of its own."""
         from leasetop.tui.screens.race import RaceScreen
@@ -297,6 +310,7 @@ class LeasetopApp(App[None]):
     def _refreshed(self, message: Refreshed) -> None:
         first = self.snapshot is None
         self.snapshot, self._error = message.snapshot, None
+        self.lookout.sample(message.snapshot)
         self.show_latest()
         if first:
             self.look_for_anomalies()

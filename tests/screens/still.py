@@ -15,9 +15,12 @@ from leasetop.model import (
     Event,
     Job,
     Key,
+    Minute,
+    Noisy,
     Outcome,
     Owner,
     Payload,
+    Poison,
     Policy,
     Reason,
     Server,
@@ -26,6 +29,7 @@ from leasetop.model import (
     Swept,
     Tally,
     Throughput,
+    Trends,
     View,
     Watcher,
 )
@@ -143,6 +147,33 @@ def snapshot(view: View = View.ACTIVE, jobs: tuple[Job, ...] = JOBS) -> Snapshot
     )
 
 
+def trends() -> Trends:
+    """An hour with a crash in it, ten minutes ago."""
+    return Trends(
+        clock=clock(),
+        minutes=tuple(
+            Minute(
+                at=ago(minutes=n),
+                completed=0 if 6 < n < 11 else 300 + 37 * n % 120,
+                failed=n % 4 + (9 if n in (7, 8) else 0),
+                expired={9: 14, 8: 6, 7: 1, 33: 1}.get(n, 0),
+            )
+            for n in range(60, 0, -1)
+        ),
+        known_since=None,
+        look=200_000,
+        poison=(
+            Poison(("8841",), 4, "pay-7f9c/4121/03aa", ago(minutes=9)),
+            Poison(("8099",), 2, "[/red] [@click=app.quit]press me[/] \x1b[2J", ago(hours=3)),
+        ),
+        noisy=(
+            Noisy("pay-7f9c/4121/03aa", 14, 2, 4110),
+            Noisy("支払い-7f9c/4122/9d1e", 0, 31, 4025),
+        ),
+        cost=timedelta(milliseconds=40),
+    )
+
+
 class StillQueue:
     """Answers as a queue does, from `jobs`; `error` makes it unreachable; `acts` remembers what was asked."""
 
@@ -150,6 +181,7 @@ class StillQueue:
         self.jobs = jobs
         self.error: LeasetopError | None = None
         self.acts: list[tuple[object, ...]] = []
+        self.looked = trends()
 
     async def snapshot(
         self,
@@ -203,6 +235,11 @@ class StillQueue:
             Entry(ago(hours=3), "eve@box", "payments", "payment_jobs", "discard", ("8850",), "duplicate", seen,
                   False, "job 8850: pay-7f9c/4122/9d1e holds its lease for another 41s"),
         )  # fmt: skip
+
+    async def trends(self) -> Trends:
+        if self.error is not None:
+            raise self.error
+        return self.looked
 
     profile = shipped()[0]
     database = None

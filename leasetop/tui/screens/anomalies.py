@@ -1,6 +1,7 @@
 """Anomalies: rows that should not be there, what they mean, and the way to them."""
 
 from dataclasses import dataclass
+from datetime import datetime
 
 from textual import on
 from textual.app import ComposeResult
@@ -11,7 +12,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from leasetop import text
-from leasetop.anomalies import Findings
+from leasetop.anomalies import Findings, Late
 from leasetop.clock import ServerClock
 from leasetop.filter import exactly
 from leasetop.tui.widgets.rows import Column, Rows
@@ -37,15 +38,7 @@ class AnomaliesScreen(ModalScreen[str | None]):
         self._lines = [Line(one.name, number, one.means, one.line) for one, number in found.counts.items()]
         now = clock.now()
         self._lines += [
-            Line(
-                f"late: job {late.job}",
-                1,
-                f"{text.safe(late.owner) or 'A worker'} completed attempt {late.attempt} "
-                f"{text.duration(now - late.at)} ago, after its lease had passed on: refused here, but the payment may have been made twice outside. "
-                "Look it up at the provider.",
-                exactly("id", late.job),
-            )
-            for late in found.late
+            Line(f"late: job {late.job}", 1, _told(late, now), exactly("id", late.job)) for late in found.late
         ]
 
     def compose(self) -> ComposeResult:
@@ -79,3 +72,11 @@ class AnomaliesScreen(ModalScreen[str | None]):
     def action_choose(self) -> None:
         line = self.query_one("#anomalies", Rows).selected
         self.dismiss(line.line if line is not None else None)
+
+
+def _told(late: Late, now: datetime) -> str:
+    who = text.safe(late.owner) or "A worker"
+    return (
+        f"{who} completed attempt {late.attempt} {text.duration(now - late.at)} ago, after its lease had passed on: "
+        "refused here, but the payment may have been made twice outside. Look it up at the provider."
+    )

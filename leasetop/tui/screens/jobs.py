@@ -250,6 +250,9 @@ class JobsScreen(Board):
     def action_workers(self) -> None:
         self.top.open_workers()
 
+    def action_trends(self) -> None:
+        self.top.open_trends()
+
     @on(Rows.Moved, "#jobs")
     def _moved(self) -> None:
         if self.has_class("-detail"):

@@ -18,7 +18,9 @@ _LOOKS = {
     "expired": "$state-stuck",
     "revoked": "$state-stuck",
     "late completion refused": "$state-expiring",
-    "requeued": "bold $accent",
+    **dict.fromkeys(
+        ("requeued", "discarded", "parked", "run now", "released by an operator", "requeue undone"), "bold $accent"
+    ),
 }
 
 
