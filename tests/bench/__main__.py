@@ -1,11 +1,11 @@
-"""`python -m tests.bench [throughput|sweep|heartbeats|refresh|start ...]`: tables, with ratios from one run."""
+"""`python -m tests.bench [throughput|sweep|heartbeats|refresh|others|start ...]`: tables, with ratios from one run."""
 
 import argparse
 import tempfile
 from pathlib import Path
 
 from leasetop.demo.postgres import EmbeddedPostgres
-from tests.bench import heartbeats, refresh, start, sweep, throughput
+from tests.bench import heartbeats, others, refresh, start, sweep, throughput
 
 # As a server is that is meant for work, but for the disk: it is the same for all that are compared.
 SETTINGS = {"synchronous_commit": "off", "fsync": "off", "shared_buffers": "512MB", "max_wal_size": "4GB"}
@@ -14,6 +14,7 @@ MEASURES = {
     "sweep": sweep.measure,
     "heartbeats": heartbeats.measure,
     "refresh": refresh.measure,
+    "others": others.measure,
     "start": start.measure,
 }
 
@@ -25,6 +26,7 @@ def main() -> None:
         "--peers", type=Path, help="where to install procrastinate and pgqueuer; without it: not measured"
     )
     parser.add_argument("--rounds", type=int, default=3, help="rounds of each; the median counts")
+    parser.add_argument("--finished", type=int, default=1_000_000, help="finished rows in the tables of others")
     told = parser.parse_args()
     directory = Path(tempfile.mkdtemp(prefix="lt-bench-", dir="/tmp"))
     directory.chmod(0o755)

@@ -6,12 +6,17 @@ from leasetop import schema
 from leasetop.demo.postgres import EmbeddedPostgres
 
 
-def fresh(server: EmbeddedPostgres, name: str) -> str:
-    """A new database with the home table; its DSN."""
+def empty(server: EmbeddedPostgres, name: str) -> str:
+    """A new database with nothing in it; its DSN."""
     with psycopg.connect(server.dsn(), autocommit=True) as connection:
         connection.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)'.encode())
         connection.execute(f'CREATE DATABASE "{name}"'.encode())
-    dsn = server.dsn(name)
+    return server.dsn(name)
+
+
+def fresh(server: EmbeddedPostgres, name: str) -> str:
+    """A new database with the home table; its DSN."""
+    dsn = empty(server, name)
     with psycopg.connect(dsn) as connection:
         schema.apply(connection)
     return dsn
