@@ -353,6 +353,8 @@ class Snapshot:
     """From asking to the last answer."""
     cost: timedelta = timedelta()
     """What of that the server worked, by its own clock."""
+    skew: timedelta = timedelta()
+    """How far this machine's clock is ahead of the server's. Only told: nothing is ever measured by this clock."""
     chosen: "Filter | None" = None
     sort: str | None = None
     """The column that the jobs are sorted by; None: the most urgent first."""

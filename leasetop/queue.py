@@ -10,7 +10,7 @@ import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Any
 
@@ -136,7 +136,7 @@ class Queue:
             )
             server, tallies, jobs, held, watchers, throughput, end = [await _rows(cursor) for cursor in cursors]
             host = connection.info.host
-        answered = time.monotonic()
+        answered, here = time.monotonic(), datetime.now(UTC)
         assert server and tallies and end
         now = server[0]["now"]
         counted: dict[tuple[State, Reason | None], Tally] = {}
@@ -163,6 +163,7 @@ class Queue:
             throughput=None if throughput is None else _throughput(throughput, now),
             took=timedelta(seconds=answered - asked),
             cost=end[0]["now"] - now,
+            skew=here - timedelta(seconds=(answered - asked) / 2) - now,
             has_owners=held is not None,
             owner_count=held[0]["owners"] if held else 0,
             live_owner_count=held[0]["live_owners"] if held else 0,

@@ -180,6 +180,7 @@ class StillQueue:
     def __init__(self, jobs: tuple[Job, ...] = JOBS) -> None:
         self.jobs = jobs
         self.error: LeasetopError | None = None
+        self.skew = timedelta()
         self.acts: list[tuple[object, ...]] = []
         self.looked = trends()
 
@@ -194,7 +195,7 @@ class StillQueue:
         if self.error is not None:
             raise self.error
         made = snapshot(view, self.jobs)
-        return replace(made, chosen=chosen, sort=sort, descending=descending, limit=limit)
+        return replace(made, skew=self.skew, chosen=chosen, sort=sort, descending=descending, limit=limit)
 
     async def detail(self, key: Key) -> Detail:
         if self.error is not None:

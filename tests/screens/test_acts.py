@@ -279,3 +279,10 @@ async def test_what_the_database_refuses_is_no_lost_connection(app: LeasetopApp,
         await pilot.press("r")
         await settled(pilot)
         assert "since the database refuses it: no privilege" in said(app)
+
+
+async def test_a_clock_that_is_off_is_told(app: LeasetopApp, still: StillQueue) -> None:
+    still.skew = timedelta(seconds=75)
+    async with app.run_test(size=(160, 30)) as pilot:
+        await settled(pilot)
+        assert "this clock 1m15s ahead" in str(app.screen.query_one(Header).content)

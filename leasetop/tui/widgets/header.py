@@ -1,6 +1,7 @@
 """The line at the top: where we are, whether somebody sweeps, how old the data is, the server's time."""
 
 from dataclasses import dataclass
+from datetime import timedelta
 
 from rich.cells import cell_len
 from textual.content import Content
@@ -8,6 +9,8 @@ from textual.widgets import Static
 
 from leasetop import report, text
 from leasetop.model import Snapshot
+
+_SKEW = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +61,16 @@ class Header(Static):
             "role": ("STANDBY", "bold $text-warning") if server.standby else ("primary", ""),
             "queue": (snapshot.queue, ""),
             "watcher": (f"watcher {words}", "" if calm else "bold $text-warning"),
+            "skew": (self._skew(snapshot), "bold $text-warning"),
             "data": (self._data(snapshot, link), "bold $text-error" if link.stale else ""),
             "time": (f"{snapshot.clock.now():%H:%M:%S}Z", ""),
         }
+        parts = {name: part for name, part in parts.items() if part[0]}
         short = (f"watcher {words.split(',')[0]}", parts["watcher"][1])
         # What goes first when there is no room; where we are, who watches and how old the data is stay to the last.
-        for name in ("version", "queue", "watcher", "role", "time", "name"):
+        for name in ("version", "queue", "watcher", "role", "time", "skew", "name"):
+            if name not in parts:
+                continue
             if sum(cell_len(said) + 2 for said, _ in parts.values()) <= self.size.width:
                 break
             if name == "watcher":
@@ -76,6 +83,12 @@ class Header(Static):
             # What changes with time stands at the right end, where it does not push the rest about.
             pieces += [" " * max(0, spare) if name == "watcher" else "", part, "  "]
         return Content.assemble(*pieces)
+
+    def _skew(self, snapshot: Snapshot) -> str:
+        """Nothing here is measured by this machine's clock, but its logs are read beside the server's."""
+        if abs(snapshot.skew) < _SKEW + snapshot.took:
+            return ""
+        return f"this clock {text.duration(snapshot.skew)} {'ahead' if snapshot.skew > timedelta() else 'behind'}"
 
     def _data(self, snapshot: Snapshot, link: Link) -> str:
         age = text.duration(snapshot.clock.age())
