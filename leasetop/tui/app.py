@@ -150,6 +150,9 @@ class LeasetopApp(App[None]):
                 f"no {act}: the database has not answered for {text.duration(self.snapshot.clock.age())}", failed=True
             )
             return False
+        if self.snapshot.server.standby:
+            self.say(f"no {act}: this server is a standby, and takes no writes", failed=True)
+            return False
         if not (self.queue.profile.is_home if act == "spawn" else self.queue.can(act)):
             self.say(f"no {act}: the profile of {self.snapshot.queue} has no such act", failed=True)
             return False
@@ -339,7 +342,7 @@ class LeasetopApp(App[None]):
 
     def _board(self) -> Board | None:
         # Under a dialog the board goes on showing what happens.
-        boards = [screen for screen in self.screen_stack if isinstance(screen, Board) and screen.is_mounted]
+        boards = [screen for screen in self.screen_stack if isinstance(screen, Board) and screen.is_ready]
         return boards[-1] if boards else None
 
     def _link(self) -> Link:

@@ -181,6 +181,8 @@ class StillQueue:
         self.jobs = jobs
         self.error: LeasetopError | None = None
         self.skew = timedelta()
+        self.standby = False
+        self.findings = Findings({}, ())
         self.acts: list[tuple[object, ...]] = []
         self.looked = trends()
 
@@ -195,7 +197,10 @@ class StillQueue:
         if self.error is not None:
             raise self.error
         made = snapshot(view, self.jobs)
-        return replace(made, skew=self.skew, chosen=chosen, sort=sort, descending=descending, limit=limit)
+        server = replace(made.server, standby=self.standby)
+        return replace(
+            made, server=server, skew=self.skew, chosen=chosen, sort=sort, descending=descending, limit=limit
+        )
 
     async def detail(self, key: Key) -> Detail:
         if self.error is not None:
@@ -220,7 +225,7 @@ class StillQueue:
         return Outcome(seen.key, True, f"job {seen.id}: {PAST[name]}", seen)
 
     async def anomalies(self) -> Findings:
-        return Findings({}, ())
+        return self.findings
 
     async def find_jobs(self, ids: Sequence[str]) -> dict[str, Job | None]:
         return {one: next((job for job in self.jobs if job.id == one), None) for one in ids}

@@ -1,12 +1,14 @@
 """Finding, marking, and acting on many: the set that was shown is the set that is acted on."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from textual.pilot import Pilot
 from textual.widgets import Input, Static
 
-from leasetop.model import State, View
+from leasetop.model import Evidence, State, View
+from leasetop.profile import shipped
 from leasetop.tui.app import LeasetopApp
 from leasetop.tui.screens.bulk import BulkDialog
 from leasetop.tui.screens.journal import JournalScreen
@@ -239,3 +241,73 @@ async def test_the_jobs_that_are_shown_are_exported(app: LeasetopApp, tmp_path: 
         assert lines[0].startswith("id,state,reason,")
         assert len(lines) == 1 + len(app.query_one(Jobs).values)
         assert file.stat().st_mode & 0o777 == 0o600
+
+
+async def test_what_only_its_own_tool_can_do_is_a_command_to_copy(app: LeasetopApp, still: StillQueue) -> None:
+    still.profile = next(profile for profile in shipped() if profile.id == "dbos")
+    still.jobs = (replace(still.jobs[0], key=("it's; rm -rf",)),)
+    async with app.run_test(size=(140, 40)) as pilot:
+        await settled(pilot)
+        await pilot.press("r")
+        await settled(pilot)
+        await pilot.click("#copy")
+        await settled(pilot)
+        assert app.clipboard == """dbos workflow resume 'it'"'"'s; rm -rf'"""
+        await pilot.press("enter")
+        assert still.acts == []
+
+
+async def test_where_age_is_all_the_evidence_the_id_must_be_typed(app: LeasetopApp, still: StillQueue) -> None:
+    still.profile = replace(still.profile, evidence=Evidence.AGE)
+    async with app.run_test(size=(140, 40)) as pilot:
+        await settled(pilot)
+        await pilot.press("r")
+        await settled(pilot)
+        await typed(pilot, "died")
+        await pilot.press("enter")
+        assert still.acts == []
+        await typed(pilot, "8841")
+        await pilot.press("enter")
+        await finished(pilot, "act")
+        assert still.acts == [("requeue", "8841", "ops@box", "died", False)]
+
+
+async def test_a_late_finisher_is_told(app: LeasetopApp, still: StillQueue) -> None:
+    still.profile = replace(still.profile, completion_fenced=False)
+    async with app.run_test(size=(140, 40)) as pilot:
+        await settled(pilot)
+        await pilot.press("r")
+        await settled(pilot)
+        await typed(pilot, "died")
+        await pilot.press("enter")
+        await finished(pilot, "act")
+        still.change(8841, state=State.PENDING, reason=None, owner=None)
+        app._look_for_late_finishers()
+        await finished(pilot, "late")
+        assert "came late" not in said(app)
+        still.change(8841, state=State.COMPLETED)
+        app._look_for_late_finishers()
+        await finished(pilot, "late")
+        assert "perhaps pay-7f9c/4121/03aa came late" in said(app)
+        assert not app.late.any
+
+
+async def test_a_job_that_was_claimed_anew_has_no_late_finisher(app: LeasetopApp, still: StillQueue) -> None:
+    still.profile = replace(still.profile, completion_fenced=False)
+    async with app.run_test(size=(140, 40)) as pilot:
+        await settled(pilot)
+        app.late.watch(still.jobs[0])
+        still.change(8841, state=State.PROCESSING, reason=None, owner="pay-9/1/cc")
+        app._look_for_late_finishers()
+        await finished(pilot, "late")
+        assert not app.late.any
+        assert "came late" not in said(app)
+
+
+async def test_on_a_standby_no_act_is_begun(app: LeasetopApp, still: StillQueue) -> None:
+    still.standby = True
+    async with app.run_test(size=(140, 40)) as pilot:
+        await settled(pilot)
+        await pilot.press("D")
+        await settled(pilot)
+        assert "this server is a standby" in said(app)

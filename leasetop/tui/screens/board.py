@@ -22,6 +22,11 @@ class Board(Screen[None]):
         """The app, by its own type."""
         return cast("LeasetopApp", self.app)
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether its widgets are there: a screen counts as mounted a moment before."""
+        return self.is_mounted and bool(self.query(Header))
+
     def on_screen_resume(self) -> None:
         # A snapshot may have come before this screen was there, or while another one covered it.
         self.call_after_refresh(self.top.show_latest)
