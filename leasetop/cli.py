@@ -7,9 +7,11 @@ imported by the command that needs it, so that `leasetop --version` is instant a
 import functools
 import json
 import math
+import os
 import signal
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal, InvalidOperation
@@ -19,15 +21,22 @@ from typing import IO, TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
-from leasetop.errors import CommandError, LeasetopError, Unreachable
+from leasetop.errors import CommandError, DsnError, LeasetopError, Refused, Unreachable
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+    from leasetop.config import Environment, Settings
     from leasetop.database import Database
     from leasetop.demo.fleet import Fleet
     from leasetop.queue import Queue
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
+
+# In click's `meta`, which a command shares with the group: where the DSN came from, and why nothing may be written.
+_DSN_FROM = "leasetop.dsn_from"
+_READ_ONLY = "leasetop.read_only"
 
 
 class _Errors(click.Group):
@@ -37,12 +46,14 @@ class _Errors(click.Group):
         try:
             return super().invoke(ctx)
         except CommandError as error:
-            _fail(str(error), 2)
+            _fail(_about_dsn(error, ctx) if isinstance(error, DsnError) else str(error), 2)
+        except Unreachable as error:
+            hint = "; no --dsn was given and libpq's defaults were tried. To look around: leasetop demo"
+            _fail(_about_dsn(error, ctx) if ctx.meta.get(_DSN_FROM) else f"{error}{hint}", 1)
         except LeasetopError as error:
-            hint = ""
-            if isinstance(error, Unreachable) and _no_dsn(ctx):
-                hint = "; no --dsn was given and libpq's defaults were tried. To look around: leasetop demo"
-            _fail(f"{error}{hint}", 1)
+            # 25006: a write in a transaction that is read-only.
+            why = ctx.meta.get(_READ_ONLY) if isinstance(error, Refused) and "25006" in str(error) else None
+            _fail(f"{error}; {why}" if why else str(error), 1)
         except UnicodeError:
             _fail("an argument is not valid UTF-8", 2)
         except OSError as error:
@@ -52,8 +63,9 @@ class _Errors(click.Group):
             _fail(error.strerror or str(error), 1)
 
 
-def _no_dsn(ctx: click.Context) -> bool:
-    return "--dsn" not in " ".join(sys.argv) and ctx.find_root().params.get("dsn") is None
+def _about_dsn(error: LeasetopError, ctx: click.Context) -> str:
+    """The error, with what gave the DSN in the place of --dsn."""
+    return str(error).replace("--dsn", ctx.meta.get(_DSN_FROM) or "--dsn")
 
 
 def _fail(message: str, status: int) -> NoReturn:
@@ -71,7 +83,7 @@ def _seconds(ctx: click.Context, parameter: click.Parameter, value: float | None
     return timedelta(seconds=value)
 
 
-def _inherit(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+def _inherit(ctx: click.Context, parameter: click.Parameter, value: Any) -> Any:
     """`leasetop --dsn X status` means the same as `leasetop status --dsn X`."""
     while value is None and ctx.parent is not None:
         ctx = ctx.parent
@@ -86,12 +98,132 @@ def _inherit_many(ctx: click.Context, parameter: click.Parameter, value: tuple[s
     return value
 
 
-dsn_option = click.option(
+def _environment_names(ctx: click.Context, parameter: click.Parameter, begun: str) -> "list[CompletionItem[str]]":
+    from click.shell_completion import CompletionItem
+
+    from leasetop import config
+
+    try:
+        names = dict.fromkeys(one.name for one in config.load().environments if one.dsn is not None)
+    except LeasetopError:
+        return []
+    return [CompletionItem(name) for name in names if name.startswith(begun)]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Which database, and whether to write there, as the flags say it."""
+
+    dsn: str | None
+    env: str | None
+    read_only: bool | None
+
+
+@dataclass(frozen=True)
+class Settled:
+    """A place with the environment and the file of settings taken in."""
+
+    dsn: str | None
+    settings: "Settings"
+    environment: "Environment | None"
+    """The one that --env asked for."""
+
+    @property
+    def is_read_only(self) -> bool:
+        """Whether that is settled before anybody knows which database it is."""
+        return self._why_read_only(self.environment) is not None
+
+    @property
+    def asks_title(self) -> bool:
+        """Whether it depends on which database it is."""
+        known = self.settings.config.environments
+        return not self.settings.read_only_is_final and any(one.read_only for one in known)
+
+    def why_read_only(self, title: str | None) -> str | None:
+        """Why nothing may be written to `database@host`, in words; None: it may."""
+        from leasetop import config
+
+        matched = config.environment_for(title, self.settings.config) if title else None
+        return self._why_read_only(self.environment) or self._why_read_only(matched)
+
+    def _why_read_only(self, environment: "Environment | None") -> str | None:
+        from leasetop import config
+
+        if self.settings.config.read_only:
+            source = self.settings.sources["read_only"]
+            return f"read_only is set by {config.path() if source == 'file' else source}"
+        if environment is not None and environment.read_only and not self.settings.read_only_is_final:
+            return f"{config.path()} has environment {environment.name} read-only, which --no-read-only lifts"
+        return None
+
+
+def _where(dsn: str | None, env: str | None) -> "tuple[str | None, Environment | None]":
+    """The DSN: of the flags, of LEASETOP_DSN, or none, and then libpq's own environment counts."""
+    meta = click.get_current_context().meta
+    if dsn is not None and env is not None:
+        raise click.UsageError("give one of --dsn and --env")
+    if env is not None:
+        from leasetop import config
+
+        chosen = config.environment_named(env)
+        meta[_DSN_FROM] = f"environment.{env}.dsn of {config.path()}"
+        return chosen.dsn, chosen
+    if dsn is None and os.environ.get("LEASETOP_DSN"):
+        meta[_DSN_FROM] = "LEASETOP_DSN"
+        return os.environ["LEASETOP_DSN"], None
+    meta[_DSN_FROM] = None if dsn is None else "--dsn"
+    return dsn, None
+
+
+def _settle(place: Place, interval: timedelta | None = None, policy: str | None = None) -> Settled:
+    from leasetop import config
+
+    dsn, environment = _where(place.dsn, place.env)
+    settings = config.settings(
+        interval_s=interval.total_seconds() if interval else None, on_expiry=policy, read_only=place.read_only
+    )
+    return Settled(dsn, settings, environment)
+
+
+def dsn_options(command: Callable[..., T]) -> Callable[..., T]:
+    """--dsn and --env, which arrive as one `dsn`."""
+
+    @functools.wraps(command)
+    def with_dsn(*words: Any, dsn: str | None, env: str | None, **more: Any) -> T:
+        return command(*words, dsn=_where(dsn, env)[0], **more)
+
+    return _dsn_option(_env_option(with_dsn))
+
+
+def place_options(command: Callable[..., T]) -> Callable[..., T]:
+    """--dsn, --env and --read-only, which arrive as one `place`."""
+
+    @functools.wraps(command)
+    def with_place(*words: Any, dsn: str | None, env: str | None, read_only: bool | None, **more: Any) -> T:
+        return command(*words, place=Place(dsn, env, read_only), **more)
+
+    return _dsn_option(_env_option(_read_only_option(with_place)))
+
+
+_dsn_option = click.option(
     "--dsn",
     metavar="DSN",
     callback=_inherit,
-    help="postgresql://user@host:port/database or key=value pairs; without it libpq's environment "
+    help="postgresql://user@host:port/database or key=value pairs; without it LEASETOP_DSN, or libpq's environment "
     "(PGHOST, PGSERVICE, PGPASSFILE, ...) and defaults.",
+)
+_env_option = click.option(
+    "--env",
+    metavar="NAME",
+    callback=_inherit,
+    shell_complete=_environment_names,
+    help="Go where the [[environment]] of that name goes, in the file of leasetop config.",
+)
+_read_only_option = click.option(
+    "--read-only/--no-read-only",
+    default=None,
+    callback=_inherit,
+    help="Only look: the database itself refuses writes. Also LEASETOP_READ_ONLY, and read_only in leasetop config.",
 )
 
 
@@ -99,7 +231,7 @@ dsn_option = click.option(
 class Target:
     """Which queue of which database."""
 
-    dsn: str | None
+    place: Place
     table: str | None
     profile: Path | None
     queue: str | None
@@ -107,12 +239,12 @@ class Target:
 
 
 def target_options(command: Callable[..., T]) -> Callable[..., T]:
-    """--dsn, --queue, --table, --profile and --param, which arrive as one `target`."""
+    """Those of a place, --queue, --table, --profile and --param, which arrive as one `target`."""
 
     @functools.wraps(command)
     def with_target(
         *words: Any,
-        dsn: str | None,
+        place: Place,
         table: str | None,
         profile: Path | None,
         queue: str | None,
@@ -122,7 +254,7 @@ def target_options(command: Callable[..., T]) -> Callable[..., T]:
         if sum(one is not None for one in (table, profile, queue)) > 1:
             raise click.UsageError("give one of --queue, --table and --profile")
         pairs = tuple(_pairs(params, "--param").items())
-        return command(*words, target=Target(dsn, table, profile, queue, pairs), **more)
+        return command(*words, target=Target(place, table, profile, queue, pairs), **more)
 
     queue = click.option(
         "--queue", metavar="NAME", callback=_inherit, help="Which, where there are several: as leasetop queues has it."
@@ -146,7 +278,7 @@ def target_options(command: Callable[..., T]) -> Callable[..., T]:
         callback=_inherit,
         help="A profile that says what a table's columns mean (leasetop profile writes one). It is SQL that is run.",
     )
-    return dsn_option(queue(table(profile(param(with_target)))))
+    return place_options(queue(table(profile(param(with_target)))))
 
 
 def _pairs(given: tuple[str, ...], option: str) -> dict[str, str]:
@@ -160,14 +292,21 @@ def _pairs(given: tuple[str, ...], option: str) -> dict[str, str]:
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="For programs.")
-policy_option = click.option(
-    "--on-expiry",
-    "policy",
-    type=click.Choice(["requeue", "park"]),
-    default="requeue",
-    show_default=True,
-    help="What becomes of a job whose lease ran out: tried again, or parked for a person.",
-)
+
+
+def _policy(default: str | None, words: str) -> Callable[[F], F]:
+    return click.option(
+        "--on-expiry",
+        "policy",
+        type=click.Choice(["requeue", "park"]),
+        default=default,
+        show_default=True,
+        help=f"What becomes of a job whose lease ran out: tried again, or parked for a person.{words}",
+    )
+
+
+policy_option = _policy("requeue", "")
+operators_policy_option = _policy(None, "  [default: on_expiry of leasetop config, or requeue]")
 
 
 def seconds_option(name: str, default: float | None, words: str) -> Callable[[F], F]:
@@ -179,26 +318,30 @@ def seconds_option(name: str, default: float | None, words: str) -> Callable[[F]
 
 @click.group(cls=_Errors, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(version("leasetop"), "--version", "-V", prog_name="leasetop")
-@seconds_option("--interval", 1.0, "How often the screen is refreshed.")
-@policy_option
+@seconds_option(
+    "--interval",
+    None,
+    "How often the screen is refreshed.  [default: LEASETOP_INTERVAL, interval_s of leasetop config, or 1.0]",
+)
+@operators_policy_option
 @click.pass_context
 @target_options
-def main(ctx: click.Context, target: Target, interval: timedelta, policy: str) -> None:
+def main(ctx: click.Context, target: Target, interval: timedelta | None, policy: str | None) -> None:
     """See and mend PostgreSQL job queues that hand out work by lease.
 
     Without a command it opens the screen. To look around without a database of your own: leasetop demo.
     """
     if ctx.invoked_subcommand is None:
         _need_terminal("leasetop status")
-        _run(_screen(target, interval, policy))
+        _run(_screen(target, _settle(target.place, interval, policy)))
 
 
 @main.command()
-@dsn_option
+@place_options
 @click.option("--roles", is_flag=True, help="Also make the group roles leasetop_viewer, _operator and _worker.")
 @click.option("--journal", is_flag=True, help="Make only leasetop_journal: the trace of acts on queues of others.")
 @click.option("--print", "show", is_flag=True, help="Print the SQL instead of applying it.")
-def init(dsn: str | None, roles: bool, journal: bool, show: bool) -> None:
+def init(place: Place, roles: bool, journal: bool, show: bool) -> None:
     """Make the home table, its history and the watchers' table, where they are missing."""
     from leasetop import statements
 
@@ -215,8 +358,13 @@ def init(dsn: str | None, roles: bool, journal: bool, show: bool) -> None:
     from leasetop import schema
     from leasetop.database import connect, in_words
 
-    with connect(dsn, "leasetop init") as connection:
+    settled = _settle(place)
+    with connect(settled.dsn, "leasetop init") as connection:
         try:
+            row = connection.execute("SELECT current_database()::text").fetchone()
+            why = settled.why_read_only(_titled(row[0] if row else "", connection.info.host))
+            if why:
+                raise LeasetopError(f"init writes, and {why}")
             if journal:
                 connection.execute(statements.text("journal").encode())
                 click.echo("leasetop_journal: there; acts on others' queues go to it, where the role may INSERT")
@@ -233,21 +381,19 @@ def init(dsn: str | None, roles: bool, journal: bool, show: bool) -> None:
 
 @main.command()
 @json_option
-@dsn_option
-def queues(dsn: str | None, as_json: bool) -> None:
+@place_options
+def queues(place: Place, as_json: bool) -> None:
     """List the queues of a database: which library's they are, how far that is proven, and what is in them.
 
     verified-live: its real engine ran in leasetop's tests. verified-schema: its tables only. read-only: shown, not
     acted on. own: your table, understood by its columns.
     """
     from leasetop import report
-    from leasetop.database import Database
     from leasetop.finding import survey
     from leasetop.queue import Queue
 
     async def ask() -> None:
-        database = Database(dsn)
-        try:
+        async with _opened(_settle(place)) as database:
             found = await survey(database)
             for profile in found.profiles:
                 try:
@@ -261,8 +407,6 @@ def queues(dsn: str | None, as_json: bool) -> None:
                 click.echo(f"note: {trouble}", err=True)
             if not found.profiles:
                 raise LeasetopError("no queue is here that leasetop knows; a table of your own: leasetop --table NAME")
-        finally:
-            await database.close()
 
     _run(ask())
 
@@ -309,14 +453,15 @@ def list_(target: Target, state: str | None, limit: int, as_json: bool) -> None:
 
 
 @main.command()
-@policy_option
+@operators_policy_option
 @click.option("--dry-run", is_flag=True, help="Show which leases would be ended, and change nothing.")
 @json_option
 @target_options
-def sweep(target: Target, policy: str, dry_run: bool, as_json: bool) -> None:
+def sweep(target: Target, policy: str | None, dry_run: bool, as_json: bool) -> None:
     """End all expired leases, once."""
     from leasetop import report, text, whoami
-    from leasetop.model import Policy
+
+    chosen = _settle(target.place, policy=policy).settings.config.on_expiry
 
     async def preview(queue: "Queue") -> None:
         from leasetop.model import State
@@ -329,10 +474,10 @@ def sweep(target: Target, policy: str, dry_run: bool, as_json: bool) -> None:
             return
         if expired:
             click.echo(report.jobs_text(expired, clock.at))
-        click.echo(f"{text.plural(len(expired), 'expired lease')} would be swept ({policy}); nothing was changed")
+        click.echo(f"{text.plural(len(expired), 'expired lease')} would be swept ({chosen}); nothing was changed")
 
     async def act(queue: "Queue") -> None:
-        swept = await queue.sweep(Policy(policy), whoami.operator())
+        swept = await queue.sweep(chosen, whoami.operator())
         if as_json:
             for one in swept:
                 click.echo(json.dumps(report.swept_json(one)))
@@ -454,7 +599,7 @@ def enqueue(
 
 
 @main.command()
-@dsn_option
+@dsn_options
 @seconds_option("--interval", 30.0, "How often to sweep.")
 @policy_option
 @click.option("--batch", type=click.IntRange(1, 10_000), default=500, show_default=True, help="Leases a transaction.")
@@ -465,6 +610,7 @@ def watch(dsn: str | None, interval: timedelta, policy: str, batch: int, as_json
     from leasetop.model import Policy
     from leasetop.watcher import Watcher
 
+    _must_write()
     watcher = Watcher(dsn, interval=interval, policy=Policy(policy), batch=batch)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: watcher.stop())
@@ -473,7 +619,7 @@ def watch(dsn: str | None, interval: timedelta, policy: str, batch: int, as_json
 
 
 @main.command()
-@dsn_option
+@dsn_options
 @click.option("--handler", metavar="MODULE:FUNCTION", help="What does the work. Default: the pretend payment provider.")
 @click.option("--concurrency", type=click.IntRange(1, 1000), default=4, show_default=True, help="Jobs at once.")
 @click.option("--batch", type=click.IntRange(1, 1000), default=1, show_default=True, help="The most jobs of one claim.")
@@ -492,6 +638,7 @@ def worker(dsn: str | None, handler: str | None, policy: str, as_json: bool, **o
     from leasetop.model import Policy
     from leasetop.worker import Settings, Worker
 
+    _must_write()
     settings = Settings(policy=Policy(policy), **options)
     if handler is None:
         from leasetop.demo.psp import Provider
@@ -512,7 +659,7 @@ def worker(dsn: str | None, handler: str | None, policy: str, as_json: bool, **o
 
 
 @main.command()
-@dsn_option
+@dsn_options
 @click.option("--table", metavar="TABLE", help='The table, as SQL writes it: pay.jobs, \'"Pay"."Jobs"\'.')
 @click.option(
     "--trust",
@@ -612,6 +759,61 @@ def demo(
     live.run(directory, fresh=fresh, workers=workers, interval=interval, policy=Policy(policy), race=race)
 
 
+@main.command(name="config")
+@click.option("--path", "ask", flag_value="path", help="Print where the file is, or would be.")
+@click.option("--init", "ask", flag_value="init", help="Write a file that has every key at its default.")
+@click.option(
+    "--show", "ask", flag_value="show", default="show", help="Print what counts, and where it comes from: the default."
+)
+@click.option("--yes", is_flag=True, help="With --init: replace the file that is there.")
+@click.pass_context
+def config_(ctx: click.Context, ask: str, yes: bool) -> None:
+    """Your settings: flags count before the environment, that before the file, that before the defaults.
+
+    The environment has LEASETOP_CONFIG (the file), LEASETOP_DSN, LEASETOP_INTERVAL and LEASETOP_READ_ONLY. Flags to
+    --show stand before the command: leasetop --interval 5 config.
+    """
+    from leasetop import config, text
+
+    if ask == "path":
+        click.echo(config.path())
+        return
+    if ask == "init":
+        click.echo(f"{config.init(replace_it=yes)}: written; every key in it is commented out", err=True)
+        return
+    flags = ctx.find_root().params
+    settled = _settle(Place(flags["dsn"], flags["env"], flags["read_only"]), flags["interval"], flags["policy"])
+    file = config.path()
+    click.echo(f"# file: {text.safe(file)}{'' if file.exists() else ' (missing)'}")
+    click.echo(f"# dsn: {_DSN_WORDS.get(ctx.meta[_DSN_FROM], text.safe(ctx.meta[_DSN_FROM]))}")
+    click.echo(config.shown(settled.settings.config, settled.settings.sources), nl=False)
+
+
+_DSN_WORDS = {
+    None: "not given; libpq's environment and defaults count",
+    "--dsn": "not shown  # flag --dsn",
+    "LEASETOP_DSN": "not shown  # environment LEASETOP_DSN",
+}
+
+_INSTALL = {
+    "bash": """put eval "$(leasetop completion bash)" into ~/.bashrc""",
+    "zsh": """put eval "$(leasetop completion zsh)" into ~/.zshrc, after compinit""",
+    "fish": "leasetop completion fish > ~/.config/fish/completions/leasetop.fish",
+}
+
+
+@main.command()
+@click.argument("shell", type=click.Choice(list(_INSTALL)))
+def completion(shell: str) -> None:
+    """Print the script that completes commands and options in a shell, and how to install it."""
+    from click.shell_completion import get_completion_class
+
+    kind = get_completion_class(shell)
+    assert kind is not None
+    click.echo(kind(main, {}, "leasetop", "_LEASETOP_COMPLETE").source().rstrip())
+    click.echo(f"# To install it: {_INSTALL[shell]}")
+
+
 def _is_terminal(stream: IO[str] | None) -> bool:
     # None: it was closed by whoever started us.
     return stream is not None and stream.isatty()
@@ -622,14 +824,41 @@ def _need_terminal(instead: str) -> None:
         _fail(f"the screen needs a terminal, and this is none; use {instead}", 1)
 
 
+def _must_write() -> None:
+    # Workers and watchers are told by their own command line, not by an operator's settings.
+    if click.get_current_context().find_root().params.get("read_only"):
+        raise click.UsageError("this command writes: it cannot be --read-only")
+
+
 async def _with_queue(target: Target, use: "Callable[[Queue], Coroutine[Any, Any, T]]") -> T:
+    async with _opened(_settle(target.place)) as database:
+        return await use(await _find(database, target))
+
+
+@asynccontextmanager
+async def _opened(settled: Settled) -> AsyncIterator["Database"]:
+    """The database, read-only where flag, environment or file want it so."""
     from leasetop.database import Database
 
-    database = Database(target.dsn)
+    title, database = None, Database(settled.dsn, read_only=settled.is_read_only)
     try:
-        return await use(await _find(database, target))
+        if settled.asks_title and not settled.is_read_only:
+            # On the connection that would write.
+            async with database.acting() as connection:
+                row = await (await connection.execute("SELECT current_database()::text")).fetchone()
+                title = _titled(row[0] if row else "", connection.info.host)
+        why = click.get_current_context().meta[_READ_ONLY] = settled.why_read_only(title)
+        if why and not settled.is_read_only:
+            await database.close()
+            database = Database(settled.dsn, read_only=True)
+        yield database
     finally:
         await database.close()
+
+
+def _titled(database: str, host: str) -> str:
+    """`database@host` as the header shows it; a unix socket has a directory for a host."""
+    return f"{database}@{'local' if host.startswith('/') or not host else host}"
 
 
 async def _find(database: "Database", target: Target) -> "Queue":
@@ -660,21 +889,19 @@ def _look_first(profile: Path) -> None:
     trust.trust(profile)
 
 
-async def _screen(target: Target, interval: timedelta, policy: str) -> None:
+async def _screen(target: Target, settled: Settled) -> None:
     from leasetop import whoami
-    from leasetop.database import Database
     from leasetop.finding import SeveralQueues
-    from leasetop.model import Policy
     from leasetop.queue import Queue
     from leasetop.tui.app import LeasetopApp
 
     def make_fleet() -> "Fleet":
         from leasetop.demo.fleet import Fleet
 
-        return Fleet(target.dsn or "", policy=Policy(policy))
+        return Fleet(settled.dsn or "", policy=config.on_expiry)
 
-    database = Database(target.dsn)
-    try:
+    config = settled.settings.config
+    async with _opened(settled) as database:
         survey = None
         try:
             queue = await _find(database, target)
@@ -684,18 +911,18 @@ async def _screen(target: Target, interval: timedelta, policy: str) -> None:
         app = LeasetopApp(
             queue,
             actor=whoami.operator(),
-            interval=interval,
-            policy=Policy(policy),
-            make_fleet=make_fleet,
+            interval=timedelta(seconds=config.interval_s),
+            policy=config.on_expiry,
+            make_fleet=None if click.get_current_context().meta[_READ_ONLY] else make_fleet,
             survey=survey,
+            config=config,
+            read_only=click.get_current_context().meta[_READ_ONLY],
         )
         try:
             await app.run_async()
         finally:
             if app.fleet is not None:
                 await app.fleet.close()
-    finally:
-        await database.close()
     if app.return_code:
         sys.exit(app.return_code)
 

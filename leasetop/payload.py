@@ -33,7 +33,7 @@ def pretty(text: str, masked: Collection[str] = MASKED) -> str:
 
 
 def _plain(name: str) -> str:
-    return re.sub(r"[^a-z0-9]", "", name.lower())
+    return re.sub(r"[\W_]", "", name.casefold())
 
 
 def _lines(value: object, hidden: Collection[str], depth: int) -> Iterator[str]:

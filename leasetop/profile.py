@@ -10,7 +10,6 @@ is a value, always bound: the `params`, whose defaults an operator sets as the w
 what an act is given (`:key_NAME`, `:fence`, `:actor`, `:reason`, ...).
 """
 
-import json
 import re
 import shlex
 import tomllib
@@ -20,7 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from leasetop import statements
+from leasetop import statements, toml
 from leasetop.errors import LeasetopError
 from leasetop.model import Evidence, Key, Reason, State
 
@@ -259,14 +258,13 @@ def _section(path: str, value: object) -> str:
 
 
 def _toml_key(name: str) -> str:
-    return name if name.replace("_", "").isalnum() and name.isascii() else json.dumps(name)
+    return name if name.replace("_", "").isalnum() and name.isascii() else toml.value(name)
 
 
 def _toml(value: object) -> str:
     if isinstance(value, str) and "\n" in value and "'''" not in value:
         return f"'''\n{value}'''"
-    # A TOML basic string, boolean or array of strings is written as JSON writes it.
-    return json.dumps(value, ensure_ascii=True)
+    return toml.value(value)
 
 
 def _quoted(name: str) -> str:

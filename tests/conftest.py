@@ -27,8 +27,11 @@ _numbers = itertools.count(1)
 
 @pytest.fixture(autouse=True)
 def own_state(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Journals and trusted profiles of the tests are not the operator's."""
+    """Journals, trusted profiles and settings of the tests are not the operator's."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
+    for name in ("LEASETOP_CONFIG", "LEASETOP_DSN", "LEASETOP_INTERVAL", "LEASETOP_READ_ONLY"):
+        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture(scope="session")

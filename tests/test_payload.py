@@ -41,6 +41,12 @@ def test_secrets_are_hidden_in_what_is_no_json(text: str) -> None:
     assert shown != text
 
 
+def test_keys_in_any_script_can_be_hidden_each_by_itself() -> None:
+    shown = pretty('{"пароль": "s3cret", "сумма": 7}', masked=["Пароль"])
+    assert "s3cret" not in shown
+    assert '"сумма": 7' in shown
+
+
 @given(_JSON)
 def test_what_is_shown_is_the_same_json(value: object) -> None:
     assert json.loads(pretty(json.dumps(value), masked=())) == value

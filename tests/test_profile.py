@@ -1,5 +1,6 @@
 """A profile that cannot be used says which file, which key, and why."""
 
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -45,3 +46,11 @@ def test_a_mistake_is_named_with_file_key_and_reason(tmp_path: Path, old: str, n
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ProfileError, match="cannot be read"):
         profile.load(tmp_path / "none.toml")
+
+
+@pytest.mark.parametrize("title", ["😀", "a\x1bb", 'q"\\', "two\nlines", "'''\n"])
+def test_any_text_is_written_so_that_it_can_be_read(title: str) -> None:
+    assert tomllib.loads(profile.written({"title": title, "odd 😀": {"x": [title]}})) == {
+        "title": title,
+        "odd 😀": {"x": [title]},
+    }

@@ -11,10 +11,12 @@ from textual import on, work
 from textual.app import App, SystemCommand
 from textual.binding import Binding
 from textual.screen import Screen
+from textual.theme import Theme
 
 from leasetop import export, text
 from leasetop.anomalies import Findings
 from leasetop.clock import ServerClock
+from leasetop.config import Config, Environment, environment_for
 from leasetop.database import Database
 from leasetop.errors import LeasetopError, Unreachable
 from leasetop.finding import Survey, survey
@@ -49,7 +51,8 @@ class LeasetopApp(App[None]):
 
     `make_fleet` makes the fleet of demo workers when one is first asked for. `demo_database` is given where they are at
     home: spawning then needs no second question, and the race can be run (`race`: at once). `survey` is given where
-    there are several queues: which to show is then asked first.
+    there are several queues: which to show is then asked first. `config` is what the operator wants the screen to be
+    like; `read_only` why nothing may be written, in words.
     """
 
     CSS_PATH = "leasetop.tcss"
@@ -74,10 +77,14 @@ class LeasetopApp(App[None]):
         demo_database: Database | None = None,
         race: bool = False,
         survey: Survey | None = None,
+        config: Config | None = None,
+        read_only: str | None = None,
     ) -> None:
         super().__init__(driver_class=Terminal)
         self.queue = queue
         self.actor = actor
+        self.config = config or Config()
+        self.read_only = read_only
         self.backoff = backoff or Backoff()
         self.fleet = fleet
         self.demo_database = demo_database
@@ -105,6 +112,10 @@ class LeasetopApp(App[None]):
         return variables | looks.variables(variables)
 
     def on_mount(self) -> None:
+        self.theme = looks.theme(self.config.theme, self.available_themes, self.theme)
+        if self.config.theme is not None and self.config.theme != self.theme:
+            self.say(f"there is no theme {text.safe(self.config.theme)}: see Theme in the commands", failed=True)
+        self.theme_changed_signal.subscribe(self, self._remember_theme)
         self.run_worker(self.poller.run(), group="poller", exclusive=True)
         self.set_interval(_TICK_S, self._tick)
         loop = asyncio.get_running_loop()
@@ -117,6 +128,17 @@ class LeasetopApp(App[None]):
             self.choose_queue()
         self.set_interval(_LATE_S, self._look_for_late_finishers)
         self.set_interval(_ANOMALIES_S, self.look_for_anomalies)
+
+    def _remember_theme(self, theme: Theme) -> None:
+        try:
+            looks.remember(theme.name)
+        except OSError as error:
+            self.say(f"the theme will not be remembered: {error.strerror}", failed=True)
+
+    @property
+    def environment(self) -> Environment | None:
+        """What this database is to the operator, by the settings."""
+        return environment_for(self.snapshot.server.title, self.config) if self.snapshot else None
 
     @property
     def database_title(self) -> str:
@@ -149,6 +171,9 @@ class LeasetopApp(App[None]):
             self.say(
                 f"no {act}: the database has not answered for {text.duration(self.snapshot.clock.age())}", failed=True
             )
+            return False
+        if self.read_only is not None:
+            self.say(f"no {act}: {self.read_only}", failed=True)
             return False
         if self.snapshot.server.standby:
             self.say(f"no {act}: this server is a standby, and takes no writes", failed=True)
@@ -354,6 +379,8 @@ class LeasetopApp(App[None]):
             error=None if self._error is None else str(self._error),
             lost=isinstance(self._error, Unreachable),
             stale=late or self._error is not None,
+            environment=self.environment,
+            read_only=self.read_only is not None,
         )
 
     async def action_quit(self) -> None:

@@ -4,6 +4,9 @@ Colour is never the only sign: whatever has one also says it in words.
 """
 
 from collections.abc import Mapping
+from pathlib import Path
+
+import platformdirs
 
 _COLOURS = {
     "stuck": "text-error",
@@ -21,3 +24,24 @@ _COLOURS = {
 def variables(theme: Mapping[str, str]) -> dict[str, str]:
     """`state-NAME` variables from those of the theme."""
     return {f"state-{name}": theme[colour] for name, colour in _COLOURS.items()}
+
+
+def _file() -> Path:
+    return Path(platformdirs.user_state_path("leasetop")) / "theme"
+
+
+def theme(wished: str | None, known: Mapping[str, object], usual: str) -> str:
+    """The theme to begin with: of the settings, or the one that was chosen last, or the usual one."""
+    try:
+        chosen = wished or _file().read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeError):
+        # None was chosen yet.
+        return usual
+    return chosen if chosen in known else usual
+
+
+def remember(name: str) -> None:
+    """For the next time. Raises OSError."""
+    file = _file()
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f"{name}\n", encoding="utf-8")

@@ -2,20 +2,23 @@
 
 import json
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 from textual.pilot import Pilot
 from textual.widgets import Input, Static
 
+from leasetop.config import Config, Environment
 from leasetop.model import Evidence, State, View
 from leasetop.profile import shipped
 from leasetop.tui.app import LeasetopApp
 from leasetop.tui.screens.bulk import BulkDialog
 from leasetop.tui.screens.journal import JournalScreen
 from leasetop.tui.widgets.detail import DetailPane
+from leasetop.tui.widgets.header import Header
 from leasetop.tui.widgets.jobs import Jobs
 from leasetop.tui.widgets.rows import Rows
-from tests.screens.still import StillQueue, job
+from tests.screens.still import StillQueue, ago, job
 from tests.screens.test_acts import cursor, said, settled
 
 
@@ -311,3 +314,50 @@ async def test_on_a_standby_no_act_is_begun(app: LeasetopApp, still: StillQueue)
         await pilot.press("D")
         await settled(pilot)
         assert "this server is a standby" in said(app)
+
+
+async def test_the_settings_shape_the_screen(still: StillQueue) -> None:
+    environment = Environment("prod", "payments@*", "red")
+    config = Config(
+        theme="nord", mask=("order",), require_reason=False, idempotency_window=timedelta(minutes=1), times="local",
+        environments=(environment,),
+    )  # fmt: skip
+    app = LeasetopApp(still, actor="ops@box", interval=timedelta(hours=1), config=config)  # type: ignore[arg-type]
+    still.change(8841, created_at=ago(hours=2))
+    async with app.run_test(size=(140, 40)) as pilot:
+        await settled(pilot)
+        assert app.theme == "nord"
+        assert " prod " in str(app.screen.query_one(Header).content)
+        await pilot.press("v")
+        await settled(pilot)
+        shown = str(app.screen.query_one(DetailPane).query_one(Static).content)
+        assert '"order": "••••"' in shown and "4111" in shown
+        await pilot.press("escape", "r")
+        await settled(pilot)
+        assert "knows its key again for 1m00s only" in str(app.screen.query_one("#told", Static).content)
+        await pilot.press("enter")
+        await finished(pilot, "act")
+        assert still.acts == [("requeue", "8841", "ops@box", "", False)]
+
+
+async def test_read_only_says_why_and_begins_nothing(still: StillQueue) -> None:
+    app = LeasetopApp(still, actor="ops@box", interval=timedelta(hours=1), read_only="read_only is set")  # type: ignore[arg-type]
+    async with app.run_test(size=(140, 40)) as pilot:
+        await settled(pilot)
+        assert "READ-ONLY" in str(app.screen.query_one(Header).content)
+        for key in ("r", "D", "S", "P"):
+            await pilot.press(key)
+            await settled(pilot)
+            assert type(app.screen).__name__ == "JobsScreen"
+        assert said(app).count("read_only is set") == 4
+
+
+async def test_a_theme_that_was_chosen_is_there_the_next_time(still: StillQueue) -> None:
+    for theme in ("gruvbox", None):
+        app = LeasetopApp(still, actor="ops@box", interval=timedelta(hours=1))  # type: ignore[arg-type]
+        async with app.run_test(size=(140, 40)) as pilot:
+            await settled(pilot)
+            if theme:
+                app.theme = theme
+                await settled(pilot)
+            assert app.theme == "gruvbox"

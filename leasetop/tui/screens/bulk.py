@@ -66,7 +66,7 @@ class BulkDialog(ModalScreen[list[Outcome]]):
             yield Rows[Line](
                 [
                     Column("ID", 8, lambda line, _: (text.safe(line.job.id, 60), ""), share=2),
-                    Column("STATE", 10, lambda line, _: (report.state_words(line.job), line.job.state.value), rank=2),
+                    Column("STATE", 16, lambda line, _: (report.state_words(line.job), line.job.state.value), rank=2),
                     Column("OWNER", 12, lambda line, _: (text.safe(line.job.owner) or "-", ""), share=1, rank=3),
                     Column("LEASE", 16, lambda line, width: lease_cell(line.job, self._clock, width), rank=4),
                     Column("TRY", 5, lambda line, _: (report.attempts_words(line.job), ""), right=True, rank=1),

@@ -95,6 +95,7 @@ class JobsScreen(Board):
         yield Footer(compact=True, show_command_palette=False)
 
     def on_mount(self) -> None:
+        self.query_one(DetailPane).local = self.top.config.times == "local"
         self.query_one(Jobs).focus()
 
     @property
@@ -287,7 +288,7 @@ class JobsScreen(Board):
         payload = await self.top.queue.payload(job.key)
         if payload is None:
             return "none is kept"
-        said = pretty(payload.text)
+        said = pretty(payload.text, self.top.config.mask)
         cut = payload.length - len(payload.text)
         return f"{said}\n... and {text.count(cut)} more characters" if cut > 0 else said
 
@@ -339,7 +340,7 @@ class JobsScreen(Board):
             if detail.job is None:
                 self.top.say(f"job {text.safe(job.id)} is gone: nothing to requeue", failed=True)
                 return
-            dialog = RequeueDialog(detail, detail.job, job, self.top.queue.profile)
+            dialog = RequeueDialog(detail, detail.job, job, self.top.queue.profile, self.top.config)
             decision = await self.top.push_screen_wait(dialog)
             if decision is None:
                 return
@@ -378,7 +379,9 @@ class JobsScreen(Board):
                 self.top.say(f"{text.plural(len(jobs) - len(current), 'job')} of these are gone", failed=True)
             if not current:
                 return
-            plan = plans.plan(name, self.top.queue, self.top.actor, current, self.top.server_clock)
+            plan = plans.plan(
+                name, self.top.queue, self.top.actor, current, self.top.server_clock, self.top.config.require_reason
+            )
             outcomes = await self.top.push_screen_wait(BulkDialog(plan, current, self.top.server_clock))
             if name == "requeue":
                 by_key = {job.key: job for job in current}

@@ -14,6 +14,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Button, Input, Static
 
 from leasetop import statements, text
+from leasetop.config import Config
 from leasetop.model import Detail, Evidence, Job, State
 from leasetop.profile import Profile
 from leasetop.queue import holding
@@ -46,9 +47,9 @@ class RequeueDialog(ModalScreen[Requeue | None]):
         Binding("ctrl+f", "force", "Force a live lease"),
     ]
 
-    def __init__(self, detail: Detail, job: Job, listed: Job, profile: Profile) -> None:
+    def __init__(self, detail: Detail, job: Job, listed: Job, profile: Profile, config: Config) -> None:
         super().__init__()
-        self._profile = profile
+        self._profile, self._config = profile, config
         self._detail = detail
         self._job = job
         self._changed = listed.fence != job.fence
@@ -61,7 +62,11 @@ class RequeueDialog(ModalScreen[Requeue | None]):
             yield Static(id="verdict", markup=False)
             with VerticalScroll(id="evidence"):
                 yield Static(id="told", markup=False)
-            yield Input(placeholder="reason, for the history (required)", id="reason", compact=True)
+            yield Input(
+                placeholder=f"reason, for the history{' (required)' if self._config.require_reason else ''}",
+                id="reason",
+                compact=True,
+            )
             yield Input(
                 placeholder=f"type {text.safe(self._job.id, 40)} to go on",
                 id="typed",
@@ -170,6 +175,10 @@ class RequeueDialog(ModalScreen[Requeue | None]):
             else f", the job is {text.duration(self._detail.clock.now() - job.created_at)} old"
         )
         pieces: Pieces = [f"{reached}{old}: {key}.\n"]
+        window = self._config.idempotency_window
+        if job.created_at is not None and self._detail.clock.now() - job.created_at > window:
+            known = f"The provider knows its key again for {text.duration(window)} only: "
+            pieces.append((f"{known}run again, this payment can be made twice.\n", "bold $text-warning"))
         if self._by_age:
             pieces.append("No heartbeat is kept: only its age says that the lease is dead. Its worker may be slow.\n")
         if not self._profile.completion_fenced:
@@ -195,7 +204,7 @@ class RequeueDialog(ModalScreen[Requeue | None]):
             return
         reason, typed = self.query_one("#reason", Input), self.query_one("#typed", Input)
         hint = self.query_one("#hint", Static)
-        if not reason.value.strip():
+        if self._config.require_reason and not reason.value.strip():
             hint.update("a reason is needed")
             reason.focus()
         elif self._must_type and typed.value.strip() != self._job.id.strip():

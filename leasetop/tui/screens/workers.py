@@ -118,7 +118,9 @@ class WorkersScreen(Board):
             if not stuck.jobs:
                 self.top.say(f"{text.safe(name)} holds no expired lease")
                 return
-            plan = plans.plan("requeue", queue, self.top.actor, list(stuck.jobs), clock)
+            plan = plans.plan(
+                *("requeue", queue, self.top.actor, list(stuck.jobs), clock, self.top.config.require_reason)
+            )
             outcomes = await self.top.push_screen_wait(BulkDialog(plan, stuck.jobs, clock))
             if not queue.profile.completion_fenced:
                 done = {outcome.key for outcome in outcomes if outcome.done}

@@ -8,8 +8,14 @@ from textual.content import Content
 from textual.widgets import Static
 
 from leasetop import report, text
+from leasetop.config import Environment
 from leasetop.model import Snapshot
 
+# Letters and ground far apart in light and dark themes, and reverse where there are no colours.
+_COLOURS = {
+    colour: f"bold {'black' if colour in ('yellow', 'green', 'cyan') else 'white'} on {colour}"
+    for colour in ("red", "yellow", "green", "blue", "magenta", "cyan")
+}
 _SKEW = timedelta(seconds=1)
 
 
@@ -26,6 +32,9 @@ class Link:
     stale: bool
     slowed: bool = False
     """Whether it asks less often than it was told to, since its questions cost the server too much."""
+    environment: Environment | None = None
+    """What the operator calls this database, and in which colour."""
+    read_only: bool = False
 
 
 class Header(Static):
@@ -54,10 +63,13 @@ class Header(Static):
             return Content.assemble((" leasetop  ", "bold"), link.error or "connecting ...")
         server, words = snapshot.server, report.watcher_words(snapshot)
         calm = words.startswith(("ok", "unknown"))
+        environment = link.environment
         parts = {
             "name": ("leasetop", "bold"),
+            "environment": (f" {environment.name} ", _COLOURS[environment.colour]) if environment else ("", ""),
             "where": (text.safe(server.title), "bold"),
             "version": (f"PostgreSQL {server.version.split('.')[0]}", ""),
+            "read only": ("READ-ONLY", "bold $text-warning") if link.read_only else ("", ""),
             "role": ("STANDBY", "bold $text-warning") if server.standby else ("primary", ""),
             "queue": (snapshot.queue, ""),
             "watcher": (f"watcher {words}", "" if calm else "bold $text-warning"),
