@@ -246,7 +246,7 @@ def read(raw: Mapping[str, Any], origin: str, names: Mapping[str, str] | None = 
 def written(raw: Mapping[str, Any]) -> str:
     """The document as TOML, for a person to read and change."""
     plain = [f"{name} = {_toml(value)}" for name, value in raw.items() if not isinstance(value, Mapping)]
-    return "\n".join(plain) + "\n" + "".join(_section(name, value) for name, value in raw.items())
+    return "\n".join(plain) + "\n" + "".join(_section(_toml_key(name), value) for name, value in raw.items())
 
 
 def _section(path: str, value: object) -> str:
