@@ -183,7 +183,8 @@ async def test_a_crash_is_seen_requeued_swept_and_paid_once(dsn: str, app: Lease
         assert connection.execute(ends).fetchone() == (0,)
 
 
-def test_a_terminal_that_vanishes_ends_the_screen(dsn: str) -> None:
+@pytest.mark.parametrize("keys", [b"", b":", b"l"])
+def test_a_terminal_that_vanishes_ends_the_screen(dsn: str, keys: bytes) -> None:
     """A closed window, a lost ssh: no signal need come, and nothing can be written any more."""
     pid, terminal = pty.fork()
     if pid == 0:
@@ -192,5 +193,8 @@ def test_a_terminal_that_vanishes_ends_the_screen(dsn: str) -> None:
     shown = b""
     while b"Processing" not in shown:
         shown += os.read(terminal, 65536)
+    if keys:
+        os.write(terminal, keys)
+        shown = os.read(terminal, 65536)
     os.close(terminal)
     until(lambda: os.waitpid(pid, os.WNOHANG)[0] == pid, _PATIENCE_S)

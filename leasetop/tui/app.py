@@ -5,11 +5,12 @@ import signal
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from textual import on, work
 from textual.app import App, SystemCommand
 from textual.binding import Binding
+from textual.driver import Driver
 from textual.screen import Screen
 from textual.theme import Theme
 
@@ -97,6 +98,7 @@ class LeasetopApp(App[None]):
         )
         self._policy = policy
         self._make_fleet = make_fleet
+        self._terminal: Driver | None = None
         self.late = LateFinishers()
         self.anomalies: Findings | None = None
         self.lookout = Lookout()
@@ -112,6 +114,7 @@ class LeasetopApp(App[None]):
         return variables | looks.variables(variables)
 
     def on_mount(self) -> None:
+        self._terminal = self._driver
         self.theme = looks.theme(self.config.theme, self.available_themes, self.theme)
         if self.config.theme is not None and self.config.theme != self.theme:
             self.say(f"there is no theme {text.safe(self.config.theme)}: see Theme in the commands", failed=True)
@@ -382,6 +385,14 @@ class LeasetopApp(App[None]):
             environment=self.environment,
             read_only=self.read_only is not None,
         )
+
+    async def run_async(self, **more: Any) -> None:
+        """Runs until the operator leaves, or the terminal is gone: then Textual's own end may be cut short."""
+        try:
+            await super().run_async(**more)
+        finally:
+            if isinstance(self._terminal, Terminal):
+                self._terminal.let_go()
 
     async def action_quit(self) -> None:
         self.exit()

@@ -50,3 +50,7 @@ class Terminal(LinuxDriver):
     def __init__(self, app: App[Any], **more: Any) -> None:
         super().__init__(app, **more)
         self._file: Any = _Vanishing(self._file, lambda: app.call_later(app.exit, None, GONE))
+
+    def let_go(self) -> None:
+        """Ends the input thread, which no daemon is: on the end of a file it would spin, and keep the process."""
+        self.exit_event.set()
