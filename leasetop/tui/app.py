@@ -386,10 +386,10 @@ class LeasetopApp(App[None]):
             read_only=self.read_only is not None,
         )
 
-    async def run_async(self, **more: Any) -> None:
+    async def run_async(self, **more: Any) -> Any:
         """Runs until the operator leaves, or the terminal is gone: then Textual's own end may be cut short."""
         try:
-            await super().run_async(**more)
+            return await super().run_async(**more)
         finally:
             if isinstance(self._terminal, Terminal):
                 self._terminal.let_go()
