@@ -65,6 +65,8 @@ _STATES: Mapping[State, tuple[str, ...]] = {
     State.FAILED: ("failed", "dead", "error", "errored", "exhausted", "failure"),
     State.CANCELLED: ("cancelled", "canceled", "aborted", "discarded"),
 }
+# leasetop's own words: a table whose words are all among them speaks its language.
+_OURS = frozenset({"Pending", "Processing", "Stuck", "Completed", "Failed", "Cancelled"})
 _SETTABLE = {*_NAMES, "lease", "workers", "time_zone", *(state.value for state in _STATES)}
 _LEASE = re.compile(r"\s*(?P<column>.+?)\s*\+\s*(?P<span>\d[\w .]*)\s*")
 
@@ -475,23 +477,16 @@ async def _states(
                 spelled.setdefault(_plain(value), value)
         if spelled:
             found[state] = list(spelled.values())
-    if State.PENDING not in found or State.PROCESSING not in found:
-        found |= {state: values for state, values in (await _labels(database, status)).items() if state not in found}
+    # States that no row is in right now count, too: at night nothing may be Pending, and yet a requeue makes it so.
+    declared = await tables.declared(database, table, status)
+    if used and set(used) <= _OURS:
+        # But not that it knows parked or discarded jobs, where there is none: its workers may not.
+        declared = [*declared, "Pending", "Processing", "Completed", "Failed"]
+    for state, words in _STATES.items():
+        labels = [label for label in dict.fromkeys(declared) if _plain(label) in words]
+        if labels and state not in found:
+            found[state] = labels
     return found
-
-
-async def _labels(database: Database, status: TableColumn) -> dict[State, list[str]]:
-    """States by the labels of an enum: those that no row is in now count, too."""
-    async with database.reading() as connection:
-        cursor = await connection.execute(
-            b"SELECT enumlabel FROM pg_enum WHERE enumtypid = to_regtype(%s) ORDER BY enumsortorder", [status.type]
-        )
-        labels = [label for (label,) in await cursor.fetchall()]
-    return {
-        state: [label for label in labels if _plain(label) in words]
-        for state, words in _STATES.items()
-        if any(_plain(label) in words for label in labels)
-    }
 
 
 def _demand(made: Guess) -> None:

@@ -3,6 +3,7 @@
 Names come back both as they are and quoted by the server, so that nothing here or later pastes a raw name into SQL.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -50,6 +51,21 @@ _REFERENCES = b"""
       JOIN pg_namespace n ON n.oid = c.relnamespace
      WHERE f.conrelid = %(oid)s AND f.contype = 'f' AND cardinality(f.conkey) = 1
 """
+
+
+_LABELS = b"SELECT enumlabel FROM pg_enum WHERE enumtypid = to_regtype(%(type)s) ORDER BY enumsortorder"
+_RULES = b"""
+    SELECT pg_get_expr(d.adbin, d.adrelid)
+      FROM pg_attrdef d JOIN pg_attribute a ON (a.attrelid, a.attnum) = (d.adrelid, d.adnum)
+     WHERE d.adrelid = to_regclass(%(table)s) AND a.attname = %(column)s
+     UNION ALL
+    SELECT pg_get_constraintdef(c.oid) FROM pg_constraint c JOIN pg_attribute a ON a.attrelid = c.conrelid
+     WHERE c.conrelid = to_regclass(%(table)s) AND c.contype = 'c' AND c.conkey = ARRAY[a.attnum]
+       AND a.attname = %(column)s
+     UNION ALL
+    SELECT pg_get_constraintdef(c.oid) FROM pg_constraint c WHERE c.contypid = to_regtype(%(type)s) AND c.contype = 'c'
+"""
+_LITERAL = re.compile(r"'((?:[^']|'')*)'")
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +154,17 @@ async def values(database: Database, table: Table, column: TableColumn) -> Mappi
     )
     async with database.reading() as connection:
         return dict(await (await connection.execute(query)).fetchall())
+
+
+async def declared(database: Database, table: Table, column: TableColumn) -> list[str]:
+    """The values that the column's type, default and CHECK constraints name, in use or not. Raises as `look`."""
+    given = {"table": table.quoted, "column": column.name, "type": column.type}
+    async with database.reading() as connection:
+        cursor = await connection.execute(_LABELS, given)
+        labels = [label for (label,) in await cursor.fetchall()]
+        cursor = await connection.execute(_RULES, given)
+        rules = [rule for (rule,) in await cursor.fetchall()]
+    return labels + [found.replace("''", "'") for rule in rules for found in _LITERAL.findall(rule or "")]
 
 
 async def exists(database: Database, table: Table, predicate: str) -> bool:

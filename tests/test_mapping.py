@@ -194,3 +194,37 @@ async def test_what_cannot_be_known_is_asked_for(
 async def test_a_table_that_is_not_there_is_said(database: Database, name: str) -> None:
     with pytest.raises(NoQueue, match="there is no table"):
         await mapping.guess(database, name)
+
+
+@pytest.mark.parametrize(
+    ("status", "waiting"),
+    [
+        ("text DEFAULT 'queued'", "queued"),
+        ("text CHECK (status IN ('READY', 'running', 'it''s odd'))", "READY"),
+        ("varchar(20) CHECK (status::text = ANY (ARRAY['new', 'running']))", "new"),
+    ],
+)
+async def test_a_state_that_no_row_is_in_is_known_by_default_and_constraint(
+    database: Database, blank_dsn: str, status: str, waiting: str
+) -> None:
+    with psycopg.connect(blank_dsn, autocommit=True) as connection:
+        connection.execute(
+            f"CREATE TABLE tasks (id int PRIMARY KEY, status {status}, owner text, lease_until timestamptz)".encode()
+        )
+        connection.execute(b"INSERT INTO tasks VALUES (1, 'running', 'w', now() - interval '1 h')")
+        queue = await finding.find(database, table="tasks")
+        (job,) = (await queue.snapshot()).jobs
+        assert (await queue.requeue(job, "ops", "x")).done
+        assert connection.execute("SELECT status FROM tasks").fetchone() == (waiting,)
+
+
+async def test_a_table_in_our_own_words_opens_when_nothing_is_pending(database: Database, blank_dsn: str) -> None:
+    with psycopg.connect(blank_dsn, autocommit=True) as connection:
+        connection.execute(
+            b"CREATE TABLE payment_jobs (id int PRIMARY KEY, status text, lease_owner text, lease_until timestamptz)"
+        )
+        connection.execute(b"INSERT INTO payment_jobs VALUES (1, 'Processing', 'w', now() - interval '1 h')")
+        queue = await finding.find(database)
+        (job,) = (await queue.snapshot()).jobs
+        assert (await queue.requeue(job, "ops", "x")).done
+        assert connection.execute("SELECT status FROM payment_jobs").fetchone() == ("Pending",)
