@@ -123,7 +123,7 @@ class JobsScreen(Board):
             return
         self.query_one(FilterLine).show(snapshot)
         table = self.query_one(Jobs)
-        table.sorted_by = None if snapshot.sort is None else (snapshot.sort, snapshot.descending)
+        table.sort_shown(None if snapshot.sort is None else (snapshot.sort, snapshot.descending))
         table.clock = snapshot.clock
         table.show(((job.key, job) for job in snapshot.jobs), empty=_nothing(snapshot))
         if self.has_class("-detail"):

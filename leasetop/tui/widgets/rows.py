@@ -154,6 +154,7 @@ class Rows(ScrollView, Generic[T], can_focus=True):
 
     def show(self, values: Iterable[tuple[Hashable, T]], empty: str | None = None) -> None:
         """New data, in order; keys are unique."""
+        was = (self._rows, self._cursor, self._empty)
         before, top = self._find(self._cursor), round(self.scroll_y)
         screen_line = None if before is None else before - top
         watched = self._rows[top].key if top < len(self._rows) else None
@@ -175,9 +176,31 @@ class Rows(ScrollView, Generic[T], can_focus=True):
         elif self._anchored and watched is not None:
             kept = self._find(watched)
             self._scroll(top if kept is None else kept)
-        self.refresh()
+        self._refresh_changed(top, *was)
         if held is None or held.key != self._cursor:
             self.post_message(self.Moved(self))
+
+    def _refresh_changed(
+        self,
+        top: int,
+        rows: "list[_Row[T]]",
+        cursor: Hashable | None,
+        empty: str,
+    ) -> None:
+        """Draws again only the lines that are different now: over ssh every cell that is not sent counts."""
+        moved = (round(self.scroll_y), self._cursor, self._empty) != (top, cursor, empty)
+        if moved or not rows or not self._rows:
+            self.refresh()
+            return
+        for line in range(max(0, self.size.height - 1)):
+            if rows[top + line : top + line + 1] != self._rows[top + line : top + line + 1]:
+                self.refresh(Region(0, line + 1, self.size.width, 1))
+
+    def sort_shown(self, sorted_by: tuple[str, bool] | None) -> None:
+        """Which column the header points at."""
+        if sorted_by != self.sorted_by:
+            self.sorted_by = sorted_by
+            self.refresh()
 
     def take_columns(self, columns: Sequence[Column[T]]) -> None:
         """Other columns from now on: another kind of rows comes."""

@@ -15,10 +15,13 @@ class Tile(Static):
     def __init__(self, title: str, state: State) -> None:
         super().__init__(markup=False, classes=f"tile -{state}")
         self.border_title = Content(title)
+        self._said = ("", "")
 
     def show(self, figure: str, note: str, alarm: bool = False) -> None:
         self.set_class(alarm, "-alarm")
-        self.update(Content.assemble((figure, "bold"), "\n", note))
+        if (figure, note) != self._said:
+            self._said = figure, note
+            self.update(Content.assemble((figure, "bold"), "\n", note))
 
 
 class Tiles(Horizontal):
