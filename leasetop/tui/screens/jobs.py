@@ -67,7 +67,7 @@ class Tabs(Static):
         used = sum(cell_len(said) for _, said in names)
         pieces.append(" " * max(0, room - used))
         pieces.append((shown, "$text-muted"))
-        self.update(Content.assemble(*pieces))
+        self.update(Content.assemble(*pieces), layout=False)
 
 
 class JobsScreen(Board):
@@ -114,7 +114,9 @@ class JobsScreen(Board):
         notes.display = bool(said)
         # What a known queue lacks is known, too: a line is enough, and the chooser has the rest.
         notes.set_class(self.top.queue.profile.label != "own" and not link.error and not odd, "-known")
-        notes.update(Content(" " + "; ".join(map(text.safe, said))))
+        line = " " + "; ".join(map(text.safe, said))
+        if line != str(notes.content):
+            notes.update(Content(line))
         if snapshot is None:
             return
         self.query_one(Tiles).show(snapshot)

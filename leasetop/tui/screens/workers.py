@@ -74,7 +74,7 @@ class WorkersScreen(Board):
         self._clock = snapshot.clock
         lines = _lines(snapshot.owners, self.top.fleet)
         self.query_one(Rows).show((line.name, line) for line in lines)
-        self.query_one("#summary", Static).update(_summary(snapshot))
+        self.query_one("#summary", Static).update(_summary(snapshot), layout=False)
 
     def refresh_times(self) -> None:
         super().refresh_times()

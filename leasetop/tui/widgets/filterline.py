@@ -68,7 +68,8 @@ class FilterLine(Vertical):
             if capped and not self._chosen.exact:
                 found += f", among the first {text.count(reading.CAP)} of {' and '.join(capped)}"
         self.query_one("#explained", Static).update(
-            Content.assemble((text.safe(said), "$text-error" if self._error else "$text-muted"), (found, "bold"))
+            Content.assemble((text.safe(said), "$text-error" if self._error else "$text-muted"), (found, "bold")),
+            layout=False,
         )
 
     def action_clear(self) -> None:

@@ -53,7 +53,8 @@ class Header(Static):
 
     def refresh_times(self) -> None:
         if self._link is not None:
-            self.update(self._line(self._snapshot, self._link))
+            # Always one line: no layout of the screen is needed, and none of what is below is drawn again.
+            self.update(self._line(self._snapshot, self._link), layout=False)
 
     def on_resize(self) -> None:
         self.refresh_times()

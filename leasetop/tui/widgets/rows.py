@@ -122,6 +122,7 @@ class Rows(ScrollView, Generic[T], can_focus=True):
         self._anchored = False
         self._layout: list[tuple[Column[T], int]] = []
         self._marks: dict[Hashable, T] = {}
+        self._ticked: dict[int, tuple[object, ...]] = {}
         self.sorted_by: tuple[str, bool] | None = None
         """A column's `sort`, and whether downwards; for the arrow in the header."""
 
@@ -358,12 +359,14 @@ class Rows(ScrollView, Generic[T], can_focus=True):
         self.virtual_size = Size(width, len(self._rows) + 1)
 
     def refresh_times(self) -> None:
-        """Draws again what changes with time alone: over ssh every cell that is not sent counts."""
-        left = 1
-        for column, width in self._layout:
-            if column.ticks:
-                self.refresh(Region(left, 1, width, max(0, self.size.height - 1)))
-            left += width + 1
+        """Draws again the lines on which time alone has changed something that is shown."""
+        ticking, top = [(column, width) for column, width in self._layout if column.ticks], round(self.scroll_y)
+        for line in range(max(0, self.size.height - 1)):
+            row = self._rows[top + line] if top + line < len(self._rows) else None
+            shown = () if row is None else (row.key, *(column.cell(row.value, width) for column, width in ticking))
+            if shown != self._ticked.get(line):
+                self._ticked[line] = shown
+                self.refresh(Region(0, line + 1, self.size.width, 1))
 
 
 def _layout(columns: Sequence[Column[T]], room: int) -> list[tuple[Column[T], int]]:

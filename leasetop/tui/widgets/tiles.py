@@ -21,7 +21,7 @@ class Tile(Static):
         self.set_class(alarm, "-alarm")
         if (figure, note) != self._said:
             self._said = figure, note
-            self.update(Content.assemble((figure, "bold"), "\n", note))
+            self.update(Content.assemble((figure, "bold"), "\n", note), layout=False)
 
 
 class Tiles(Horizontal):
