@@ -99,7 +99,7 @@ class Engine:
     """One engine on one database, through its driver script."""
 
     def __init__(self, name: str, script: str, dsn: str) -> None:
-        there = environment.directory()
+        there = environment.directory(name)
         assert there is not None
         self._command = [str(environment.python(there)), str(Path(__file__).parent / script), _url(dsn)]
         self.name = name

@@ -1,15 +1,17 @@
-"""Where the engines live: a virtual environment of the tests' own, never leasetop's.
+"""Where the engines live: virtual environments of the tests' own, never leasetop's.
 
 The directory is named by LEASETOP_ENGINES; without it the tests of engines are skipped. `python -m
 tests.engines.environment` installs what is missing, as often as it is run. LEASETOP_ENGINES_PYTHON names another
-interpreter to build it with (Django 6 needs 3.12).
+interpreter to build them with (Django 6 needs 3.12). An engine that runs on no older Python has an environment apart,
+made with the first Python that is new enough: that interpreter, ours, one on the PATH or one of pyenv's.
 """
 
 import json
 import os
+import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -34,7 +36,11 @@ PACKAGES: Mapping[str, tuple[str, ...]] = {
     ),
     "dbos": ("dbos==3.4.0",),
     "quebec": ("quebec==0.4.2",),
+    "oban": ("oban==0.7.0", _PSYCOPG),
 }
+
+# Engine -> the oldest Python that it runs on, where that is newer than leasetop's.
+OLDEST: Mapping[str, tuple[int, int]] = {"oban": (3, 12)}
 
 _VERSIONS = """
 import json
@@ -43,10 +49,10 @@ print(json.dumps({each.name.lower(): each.version for each in distributions()}))
 """
 
 
-def directory() -> Path | None:
-    """Where the environment is; None where nobody said."""
+def directory(engine: str) -> Path | None:
+    """Where the environment of this engine is; None where nobody said."""
     named = os.environ.get(VARIABLE)
-    return Path(named).absolute() / "python" if named else None
+    return Path(named).absolute() / (f"python-{engine}" if engine in OLDEST else "python") if named else None
 
 
 def python(there: Path) -> Path:
@@ -56,7 +62,7 @@ def python(there: Path) -> Path:
 
 def missing(engine: str) -> str | None:
     """Why this engine cannot be tested here; None where it can."""
-    there = directory()
+    there = directory(engine)
     if there is None:
         return f"{VARIABLE} is not set: it names the directory of the engines (python -m tests.engines.environment)"
     wanted, _, version = PACKAGES[engine][0].partition("==")
@@ -64,25 +70,62 @@ def missing(engine: str) -> str | None:
     found = _installed(there).get(name)
     if found == version:
         return None
+    if not python(there).exists() and base(engine) is None:
+        oldest = ".".join(map(str, OLDEST[engine]))
+        return f"{name} needs Python {oldest} or newer, and none was found ({INTERPRETER} may name one)"
     return f"{name} {version} is not in {there} ({found or 'not installed'}): python -m tests.engines.environment"
 
 
-def install(there: Path) -> list[str]:
-    """Makes the environment and installs each engine apart; what could not be installed, and why."""
-    if not python(there).exists():
-        base = os.environ.get(INTERPRETER, sys.executable)
-        subprocess.run([base, "-m", "venv", str(there)], check=True)
+def base(engine: str) -> str | None:
+    """The interpreter to make this engine's environment with; None where none is new enough."""
+    if engine not in OLDEST:
+        return os.environ.get(INTERPRETER, sys.executable)
+    return next((each for each in _interpreters() if _version(each) >= OLDEST[engine]), None)
+
+
+def install() -> list[str]:
+    """Makes the environments and installs each engine apart; what could not be installed, and why."""
     complaints = []
     for engine, packages in PACKAGES.items():
-        if missing(engine) is None:
+        there, reason, made_with = directory(engine), missing(engine), base(engine)
+        if reason is None:
+            continue
+        if there is None or made_with is None:
+            complaints.append(reason)
             continue
         print(f"installing {engine}", flush=True)
         command = [str(python(there)), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *packages]
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        if done.returncode:
-            complaints.append(f"{engine} could not be installed: {done.stdout.strip()}")
+        steps = [command] if python(there).exists() else [[made_with, "-m", "venv", str(there)], command]
+        for step in steps:
+            done = subprocess.run(step, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            if done.returncode:
+                complaints.append(f"{engine} could not be installed: {done.stdout.strip()}")
+                break
         _installed.cache_clear()
     return complaints
+
+
+def _interpreters() -> Iterator[str]:
+    """Pythons of this machine, those that somebody chose first."""
+    if chosen := os.environ.get(INTERPRETER):
+        yield chosen
+    yield sys.executable
+    for name in ("python3.12", "python3.13", "python3.14", "python3"):
+        if found := shutil.which(name):
+            yield found
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+    yield from map(str, sorted(pyenv.glob("versions/3.*/bin/python")))
+
+
+@cache
+def _version(interpreter: str) -> tuple[int, ...]:
+    """Its major and minor version; of what does not run, as pyenv's stand-ins may not, nothing."""
+    command = [interpreter, "-c", "import sys; print(*sys.version_info[:2])"]
+    try:
+        done = subprocess.run(command, capture_output=True, check=True, text=True)
+    except (OSError, subprocess.CalledProcessError):
+        return ()
+    return tuple(map(int, done.stdout.split()))
 
 
 @cache
@@ -96,12 +139,12 @@ def _installed(there: Path) -> Mapping[str, str]:
 
 def main() -> int:
     """Installs, and says what could not be; 0 when all is there. The tests of the others run all the same."""
-    there = directory()
-    if there is None:
+    named = os.environ.get(VARIABLE)
+    if not named:
         print(f"{VARIABLE} is not set: it names the directory to install the engines in", file=sys.stderr)
         return 2
-    complaints = install(there)
-    print("\n".join(complaints or [f"all engines are in {there}"]))
+    complaints = install()
+    print("\n".join(complaints or [f"all engines are in {named}"]))
     return 1 if complaints else 0
 
 

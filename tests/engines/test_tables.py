@@ -1,4 +1,4 @@
-"""Queues whose engines cannot be installed: their tables, rows by hand in every state, and what leasetop makes of them.
+"""Queues whose engines cannot be installed everywhere: their tables, rows by hand, and what leasetop makes of them.
 
 The tables are our own words for what the engines document; they prove the profiles' SQL, not the engines.
 """
