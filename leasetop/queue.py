@@ -104,6 +104,8 @@ class Queue:
         self.profile = profile
         self.database = database
         self._bound: dict[str, bytes] = {}
+        self._closed: tuple[str, ...] | None = None
+        """What this role may not read, of what can be done without; None: not looked at yet."""
 
     async def snapshot(
         self,
@@ -122,6 +124,8 @@ class Queue:
         wanted = chosen or Filter()
         asked = time.monotonic()
         async with self.database.reading() as connection:
+            if self._closed is None:
+                self._closed = await self._closed_to_us(connection)
             cursors = await self._ask(
                 connection,
                 [
@@ -169,7 +173,7 @@ class Queue:
             live_owner_count=held[0]["live_owners"] if held else 0,
             lease_count=held[0]["leases"] if held else 0,
             owners_capped=bool(held and held[0]["leases"] > reading.CAP),
-            notes=self.profile.notes,
+            notes=(*self.profile.notes, *(f"{name}: this role may not read them" for name in self._closed)),
             evidence=self.profile.evidence,
             completion_fenced=self.profile.completion_fenced,
         )
@@ -524,18 +528,37 @@ class Queue:
     def _owners(self) -> bytes | None:
         return self._bind(reading.owners(self.profile)) if self.profile.has("owner") else None
 
-    @cached_property
+    async def _closed_to_us(self, connection: psycopg.AsyncConnection) -> tuple[str, ...]:
+        """Which of the optional questions this role may not ask: the screen opens without their answers."""
+        closed = []
+        given = {"key_" + column.name: None for column in self.profile.live.key}
+        for name, sql in (("watchers", self._watchers), ("history", self._history), ("throughput", self._throughput)):
+            if sql is None:
+                continue
+            await connection.execute(b"SAVEPOINT may")
+            try:
+                # Explained, not run: privileges are looked at all the same.
+                explained = {**self.profile.values, **given, "limit": 1, **_throughput_parameters()}
+                await connection.execute(b"EXPLAIN " + sql, explained)
+            except psycopg.errors.InsufficientPrivilege:
+                await connection.execute(b"ROLLBACK TO SAVEPOINT may")
+                closed.append(name)
+        return tuple(closed)
+
+    def _open(self, name: str, sql: str | None) -> bytes | None:
+        return self._bind(sql) if sql and name not in (self._closed or ()) else None
+
+    @property
     def _watchers(self) -> bytes | None:
-        return self._bind(self.profile.watchers) if self.profile.watchers else None
+        return self._open("watchers", self.profile.watchers)
 
-    @cached_property
+    @property
     def _history(self) -> bytes | None:
-        return self._bind(self.profile.history) if self.profile.history else None
+        return self._open("history", self.profile.history)
 
-    @cached_property
+    @property
     def _throughput(self) -> bytes | None:
-        sql = reading.throughput(self.profile)
-        return self._bind(sql) if sql else None
+        return self._open("throughput", reading.throughput(self.profile))
 
     def _bind(self, sql: str) -> bytes:
         return self._bound.setdefault(sql, statements.bind(sql))

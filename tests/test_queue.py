@@ -359,3 +359,23 @@ async def test_a_text_that_is_cut_says_so_and_is_whole_in_the_details(
     detail = (await queue.detail((str(job),))).job
     assert detail is not None
     assert (detail.error or "").endswith("PSP-REF=XYZ123456789")
+
+
+async def test_a_role_that_may_read_the_jobs_only_still_sees_them(dsn: str, connection: psycopg.Connection) -> None:
+    role = f"reader_{id(connection)}"
+    connection.execute(f"CREATE ROLE {role}".encode())
+    connection.execute(f"GRANT SELECT ON payment_jobs TO {role}".encode())
+    number = world.held(connection)
+    database = Database(f"{dsn} options='-c role={role}'")
+    try:
+        queue = await finding.find(database)
+        snapshot = await queue.snapshot()
+        assert [job.id for job in snapshot.jobs] == [str(number)]
+        assert (snapshot.watchers, snapshot.throughput) == (None, None)
+        assert "history: this role may not read them" in snapshot.notes
+        detail = await queue.detail(snapshot.jobs[0].key)
+        assert detail.job is not None and detail.history is None
+    finally:
+        await database.close()
+        connection.execute(f"DROP OWNED BY {role}".encode())
+        connection.execute(f"DROP ROLE {role}".encode())
