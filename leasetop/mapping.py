@@ -68,6 +68,8 @@ _STATES: Mapping[State, tuple[str, ...]] = {
 # leasetop's own words: a table whose words are all among them speaks its language.
 _OURS = frozenset({"Pending", "Processing", "Stuck", "Completed", "Failed", "Cancelled"})
 _SETTABLE = {*_NAMES, "lease", "workers", "time_zone", *(state.value for state in _STATES)}
+_NO_STATUS = "none"
+_STATUS_LIKE = re.compile(r"^st$|stat|done|complet|finish|cancel|success|succeed|result|outcome|progress|flag")
 _LEASE = re.compile(r"\s*(?P<column>.+?)\s*\+\s*(?P<span>\d[\w .]*)\s*")
 
 
@@ -194,10 +196,12 @@ class Guess:
         if "status" in self.columns:
             return f"j.{self.columns['status'].quoted}"
         failed = f"WHEN {self._failed} THEN 'failed' " if self._failed else ""
+        failed += f"WHEN {self._done} THEN 'finished' " if self._done else ""
         return f"CASE {failed}WHEN {self._held} THEN 'locked' ELSE 'waiting' END"
 
     def _fence(self) -> str:
-        names = ("status", "owner", "attempts", "lease_until", "locked_at", "heartbeat_at", "failed_at")
+        names = ["status", "owner", "attempts", "lease_until", "locked_at", "heartbeat_at", "failed_at"]
+        names += [] if "status" in self.columns else ["finished_at"]
         parts = [f"j.{self.columns[name].quoted}" for name in names if name in self.columns]
         return f"ROW({', '.join(parts)})::text"
 
@@ -209,7 +213,20 @@ class Guess:
         # Without a status, who has it or since when says that it is held.
         locked = next(name for name in ("locked_at", "lease_until", "heartbeat_at", "owner") if name in self.columns)
         taken = f"j.{self.columns[locked].quoted} IS NOT NULL"
-        return f"{taken} AND NOT ({self._failed})" if self._failed else taken
+        return " AND NOT ".join([taken, *(f"({ended})" for ended in (self._failed, self._done) if ended)])
+
+    @property
+    def keeps_done(self) -> bool:
+        """Whether finished jobs can be told without a status."""
+        return bool(self._done)
+
+    @property
+    def _done(self) -> str:
+        """Finished for good, as SQL; where there is no status, an end is the only sign."""
+        if "status" in self.columns or not self._is_instant("finished_at"):
+            return ""
+        failed = f" AND NOT ({self._failed})" if self._failed else ""
+        return f"j.{self.columns['finished_at'].quoted} IS NOT NULL{failed}"
 
     @property
     def _failed(self) -> str:
@@ -222,7 +239,8 @@ class Guess:
         if "status" in self.columns:
             waiting = self.is_in(State.PENDING)
         else:
-            waiting = f"NOT ({self._held})" + (f" AND NOT ({self._failed})" if self._failed else "")
+            over = [f"({one})" for one in (self._held, self._failed, self._done) if one]
+            waiting = "NOT " + " AND NOT ".join(over)
         if "run_after" in self.columns and self.columns["run_after"].is_instant:
             later = f"j.{self.columns['run_after'].quoted} > {self.moment('run_after', 'now()')}"
             found["pending"] = f"{waiting} AND ({later}) IS NOT TRUE"
@@ -239,6 +257,8 @@ class Guess:
         found["stuck"] = stuck
         if self._failed:
             found["failed"] = self._failed
+        if self._done:
+            found["completed"] = self._done
         for state in (State.COMPLETED, State.CANCELLED):
             if state in self.states:
                 found[state.value] = self.is_in(state)
@@ -374,6 +394,7 @@ async def guess(database: Database, name: str, told: Mapping[str, str] | None = 
     workers = None
     if "lease_until" not in columns and "heartbeat_at" not in columns:
         workers, timeout = await _workers(database, table, columns, told, timeout)
+    _look_for_a_status(table, columns, told)
     states = await _states(database, table, columns.get("status"), told)
     made = Guess(table, columns, states, told.get("time_zone", "UTC"), timeout, workers)
     _demand(made)
@@ -384,6 +405,8 @@ async def guess(database: Database, name: str, told: Mapping[str, str] | None = 
 def _columns(table: Table, told: Mapping[str, str]) -> tuple[dict[str, TableColumn], str | None]:
     found: dict[str, TableColumn] = {}
     for name, words in _NAMES.items():
+        if name == "status" and told.get(name) == _NO_STATUS:
+            continue
         if name in told:
             column = table.column(told[name])
             if column is None:
@@ -412,6 +435,31 @@ def _columns(table: Table, told: Mapping[str, str]) -> tuple[dict[str, TableColu
             found.pop("heartbeat_at", None)
         timeout = match["span"] if match else None
     return found, timeout
+
+
+def _look_for_a_status(table: Table, columns: Mapping[str, TableColumn], told: Mapping[str, str]) -> None:
+    """A status that is overlooked makes jobs that are done look stuck: better ask once too often."""
+    if "status" in columns:
+        return
+    for state in _STATES:
+        if state.value in told:
+            raise MappingError(f"--set {state.value}: which column is the status? Tell with --set status=COLUMN")
+    if told.get("status") == _NO_STATUS:
+        return
+    taken = {column.name for column in columns.values()}
+    suspects = [
+        column.name
+        for column in table.columns
+        if column.name not in taken
+        and not column.key
+        and (column.type in ("boolean", "character(1)", '"char"') or _STATUS_LIKE.search(column.name.lower()))
+    ]
+    if suspects:
+        listed = ", ".join(map(text.safe, suspects[:5]))
+        raise MappingError(
+            f"{table.quoted}: does {listed} say whether a job is done? Tell the status with --set status=COLUMN "
+            f"(and --set pending=VALUE ...), or --set status={_NO_STATUS} where a row's lock is all there is"
+        )
 
 
 async def _workers(
@@ -482,11 +530,19 @@ async def _states(
     if used and set(used) <= _OURS:
         # But not that it knows parked or discarded jobs, where there is none: its workers may not.
         declared = [*declared, "Pending", "Processing", "Completed", "Failed"]
+    if State.PROCESSING not in found and State.PENDING in found and status.type.startswith(("text", "char", "var")):
+        # It is compared, and never written: whatever of these words comes up is taken for that.
+        declared = [*declared, *(_styled(word, found[State.PENDING][0]) for word in _STATES[State.PROCESSING])]
     for state, words in _STATES.items():
         labels = [label for label in dict.fromkeys(declared) if _plain(label) in words]
         if labels and state not in found:
             found[state] = labels
     return found
+
+
+def _styled(word: str, like: str) -> str:
+    """A word in capitals as another one is."""
+    return word.upper() if like.isupper() else word.capitalize() if like[:1].isupper() else word
 
 
 def _demand(made: Guess) -> None:
@@ -527,7 +583,7 @@ async def _notes(database: Database, made: Guess) -> list[str]:
     if made.timeout is not None and made.timed_by == "locked_at":
         notes.append(f"no lease: by age only, {made.timeout} after {text.safe(made.columns['locked_at'].name)}")
     if "status" not in made.columns:
-        return [*notes, "completed: not kept"]
+        return notes if made.keeps_done else [*notes, "completed: not kept"]
     status = made.columns["status"]
     if State.COMPLETED not in made.states:
         notes.append("completed: no value of the status is known to mean that")

@@ -8,7 +8,7 @@ row again and say what is different. Nothing here compares a lease with this mac
 import json
 import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -215,22 +215,33 @@ class Queue:
         return Payload(rows[0]["payload"], rows[0]["length"])
 
     async def find_jobs(self, ids: Sequence[str]) -> dict[str, Job | None]:
-        """Jobs by their id as the screen writes it; None where there is none. Raises Unreachable or Refused."""
-        found: dict[str, Job | None] = dict.fromkeys(ids)
+        """Jobs by their id as the screen writes it; None where there is none, or more than one that may be meant.
+
+        Raises Unreachable or Refused.
+        """
+        found: dict[str, Job | None] = {}
         async with self.database.reading() as connection:
             for given in ids:
-                parts = tuple(given.split("/", len(self.profile.live.key) - 1))
-                if len(parts) != len(self.profile.live.key):
-                    continue
-                await connection.execute(b"SAVEPOINT parse")
-                try:
-                    rows = await self._fetch(connection, self._one, self._key(parts) | {"limit": 1})
-                except psycopg.DataError:
-                    # '12x' is no bigint: then there is no such job.
-                    await connection.execute(b"ROLLBACK TO SAVEPOINT parse")
-                    continue
-                found[given] = self._job(rows[0]) if rows else None
+                # A part of a key may hold the sign that stands between two.
+                meant = [await self._read(connection, key) for key in _keys(given, len(self.profile.live.key))]
+                there = [job for job in meant if job is not None]
+                found[given] = there[0] if len(there) == 1 else None
         return found
+
+    async def read_jobs(self, keys: Iterable[Key]) -> dict[Key, Job | None]:
+        """Jobs by their keys, as they are now; None where there is none. Raises Unreachable or Refused."""
+        async with self.database.reading() as connection:
+            return {key: await self._read(connection, key) for key in keys}
+
+    async def _read(self, connection: psycopg.AsyncConnection, key: Key) -> Job | None:
+        await connection.execute(b"SAVEPOINT parse")
+        try:
+            rows = await self._fetch(connection, self._one, self._key(key) | {"limit": 1})
+        except psycopg.DataError:
+            # '12x' is no bigint: then there is no such job.
+            await connection.execute(b"ROLLBACK TO SAVEPOINT parse")
+            return None
+        return self._job(rows[0]) if rows else None
 
     async def trends(self, look: int = _TRENDS_LOOK) -> Trends:
         """The last hour by the minute, from the newest `look` rows of the history at most.
@@ -609,6 +620,16 @@ class Queue:
         )
 
 
+def _keys(given: str, columns: int) -> Iterator[Key]:
+    """All keys of so many columns that are written like that."""
+    if columns == 1:
+        yield (given,)
+        return
+    for at, sign in enumerate(given):
+        if sign == "/":
+            yield from ((given[:at], *rest) for rest in _keys(given[at + 1 :], columns - 1))
+
+
 def refusal(seen: Job, current: Job | None, clock: ServerClock, needs: str | None = None) -> str:
     """Why a requeue changed nothing, given the job as it is now: the most important difference first.
 
@@ -623,7 +644,7 @@ def refusal(seen: Job, current: Job | None, clock: ServerClock, needs: str | Non
     if current.is_live(now):
         same = current.fence == seen.fence or _only_renewed(seen, current)
         taken = "" if same else " (it was claimed since you looked)"
-        return f"{name}: {holding(current, now)}, attempt {current.attempts}{taken}: a live lease is not requeued"
+        return f"{name}: {holding(current, now)}{taken}: a live lease is not requeued"
     changes = _differences(seen, current)
     if changes:
         return f"{name}: it is not as you saw it: {', '.join(changes)}; nothing was changed"
@@ -643,7 +664,7 @@ def act_refusal(past: str, seen: Job, current: Job | None, clock: ServerClock) -
     if current is None:
         return f"{name}: it is gone"
     if current.is_live(clock.at):
-        return f"{name}: {holding(current, clock.at)}, attempt {current.attempts}: a live job is not {past}"
+        return f"{name}: {holding(current, clock.at)}: a live job is not {past}"
     changes = _differences(seen, current)
     if changes:
         return f"{name}: it is not as you saw it: {', '.join(changes)}; nothing was changed"
@@ -654,9 +675,10 @@ def holding(job: Job, now: datetime) -> str:
     """Who holds a live job and for how long, in words; `job.is_live(now)`."""
     owner = text.safe(job.owner) or "a worker"
     left = job.remaining(now)
+    attempt = "" if job.attempts is None else f", attempt {job.attempts}"
     if left is None:
-        return f"{owner} is at work on it, and nothing says that it is dead"
-    return f"{owner} holds its lease for another {text.duration(left)}"
+        return f"{owner} is at work on it{attempt}, and nothing says that it is dead"
+    return f"{owner} holds its lease for another {text.duration(left)}{attempt}"
 
 
 def _only_renewed(seen: Job, current: Job) -> bool:

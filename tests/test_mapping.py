@@ -228,3 +228,66 @@ async def test_a_table_in_our_own_words_opens_when_nothing_is_pending(database: 
         (job,) = (await queue.snapshot()).jobs
         assert (await queue.requeue(job, "ops", "x")).done
         assert connection.execute("SELECT status FROM payment_jobs").fetchone() == ("Pending",)
+
+
+@pytest.mark.parametrize(
+    "columns",
+    ["st char(1), worker text", "done boolean, failed boolean, worker text", "progress int, locked_by text"],
+)
+async def test_what_may_be_a_status_is_asked_about(database: Database, blank_dsn: str, columns: str) -> None:
+    with psycopg.connect(blank_dsn, autocommit=True) as connection:
+        connection.execute(f"CREATE TABLE odd (id int PRIMARY KEY, {columns}, lease_until timestamptz)".encode())
+    with pytest.raises(mapping.MappingError, match=r"say whether a job is done.*--set status="):
+        await mapping.guess(database, "odd")
+    with pytest.raises(mapping.MappingError, match="which column is the status"):
+        await mapping.guess(database, "odd", {"pending": "P"})
+    assert (await mapping.guess(database, "odd", {"status": "none"})).document()
+
+
+async def test_without_a_status_an_end_says_that_a_job_is_done(database: Database, blank_dsn: str) -> None:
+    with psycopg.connect(blank_dsn, autocommit=True) as connection:
+        connection.execute(
+            b"CREATE TABLE tasks (id int PRIMARY KEY, locked_by text, locked_until timestamptz, "
+            b"finished_at timestamptz)"
+        )
+        connection.execute(
+            b"""INSERT INTO tasks VALUES (1, NULL, NULL, NULL), (2, 'w', now() - interval '1 h', NULL),
+                (3, 'w', now() - interval '1 h', now()), (4, NULL, NULL, now())"""
+        )
+        queue = await finding.find(database, table="tasks")
+        snapshot = await queue.snapshot(View.ALL)
+        counts = {state: tally.count for state, tally in snapshot.tallies.items() if tally.count}
+        assert counts == {State.PENDING: 1, State.STUCK: 1, State.COMPLETED: 2}
+        done = (await queue.find_jobs(["3"]))["3"]
+        assert done is not None
+        assert not (await queue.requeue(done, "ops", "x")).done
+
+
+async def test_a_state_that_is_only_compared_needs_no_row(database: Database, blank_dsn: str) -> None:
+    with psycopg.connect(blank_dsn, autocommit=True) as connection:
+        connection.execute(b"CREATE TABLE tasks (id int PRIMARY KEY, status text, owner text, lease_until timestamptz)")
+        connection.execute(b"INSERT INTO tasks VALUES (1, 'PENDING', NULL, NULL)")
+        queue = await finding.find(database, table="tasks")
+        connection.execute(b"INSERT INTO tasks VALUES (2, 'RUNNING', 'w', now() - interval '1 h')")
+        assert (await queue.snapshot()).tallies[State.STUCK].count == 1
+
+
+async def test_a_part_of_a_key_may_hold_a_slash(database: Database, blank_dsn: str) -> None:
+    with psycopg.connect(blank_dsn, autocommit=True) as connection:
+        connection.execute(
+            b"CREATE TABLE t (region text, id int, status text, owner text, lease_until timestamptz, "
+            b"PRIMARY KEY (region, id))"
+        )
+        connection.execute(
+            b"INSERT INTO t VALUES ('eu/1', 2, 'running', 'w', now() - interval '1 h'), "
+            b"('eu', 1, 'pending', NULL, NULL)"
+        )
+        queue = await finding.find(database, table="t")
+        found = await queue.find_jobs(["eu/1/2", "eu/1", "eu", "eu/1/x"])
+        assert {given: job.key if job else None for given, job in found.items()} == {
+            "eu/1/2": ("eu/1", "2"),
+            "eu/1": ("eu", "1"),
+            "eu": None,
+            "eu/1/x": None,
+        }
+        assert (await queue.requeue(found["eu/1/2"], "ops", "x")).done  # type: ignore[arg-type]

@@ -225,7 +225,7 @@ class LeasetopApp(App[None]):
         if not self.late.any or self.snapshot is None or self._error is not None:
             return
         try:
-            warnings = await self.late.look(self.queue.find_jobs, self.snapshot.clock)
+            warnings = await self.late.look(self.queue.read_jobs, self.snapshot.clock)
         except LeasetopError:
             # The poller has said so already, and the next look asks again.
             return

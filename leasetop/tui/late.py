@@ -38,15 +38,15 @@ class LateFinishers:
         return bool(self._watched)
 
     async def look(
-        self, find: Callable[[Sequence[str]], Awaitable[dict[str, Job | None]]], clock: ServerClock
+        self, read: Callable[[Sequence[Key]], Awaitable[dict[Key, Job | None]]], clock: ServerClock
     ) -> list[str]:
-        """One warning for each job that ended without having been seen claimed anew. Raises what `find` raises."""
+        """One warning for each job that ended without having been seen claimed anew. Raises what `read` raises."""
         seen = dict(self._watched)
-        found = await find([job.id for job, _ in seen.values()])
+        found = await read(list(seen))
         now = clock.now().timestamp()
         warnings = []
         for key, (before, since) in seen.items():
-            current = found[before.id]
+            current = found[key]
             ended = current is None or current.state in (State.COMPLETED, State.FAILED)
             if ended:
                 what = "gone" if current is None else str(current.state)

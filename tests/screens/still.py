@@ -230,6 +230,9 @@ class StillQueue:
     async def find_jobs(self, ids: Sequence[str]) -> dict[str, Job | None]:
         return {one: next((job for job in self.jobs if job.id == one), None) for one in ids}
 
+    async def read_jobs(self, keys: Sequence[Key]) -> dict[Key, Job | None]:
+        return {key: next((job for job in self.jobs if job.key == key), None) for key in keys}
+
     async def payload(self, key: Key) -> Payload | None:
         return Payload('{"order": 7, "amount": 12.30, "card_number": "4111111111111111"}', 61)
 

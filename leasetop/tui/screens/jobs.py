@@ -375,7 +375,7 @@ class JobsScreen(Board):
     async def _act_on(self, name: str, jobs: list[Job]) -> None:
         async with self.top.acting():
             # As they are now, not as a list of some seconds ago had them: this is what the act will be guarded by.
-            found = await self.top.queue.find_jobs([job.id for job in jobs])
+            found = await self.top.queue.read_jobs([job.key for job in jobs])
             current = [job for job in found.values() if job is not None]
             if len(current) < len(jobs):
                 self.top.say(f"{text.plural(len(jobs) - len(current), 'job')} of these are gone", failed=True)
