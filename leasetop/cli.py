@@ -414,6 +414,29 @@ def queues(place: Place, as_json: bool) -> None:
 @main.command()
 @json_option
 @target_options
+def doctor(target: Target, as_json: bool) -> None:
+    """Look a queue over: privileges, indexes, row security, watchers, rows that should not be there. Changes nothing.
+
+    Exits with 1 when something is bad.
+    """
+    from leasetop import doctor, text
+
+    async def ask(queue: "Queue") -> bool:
+        found = await doctor.examine(queue)
+        for one in found:
+            if as_json:
+                click.echo(json.dumps({"grade": str(one.grade), "what": one.what, "said": one.said}))
+            else:
+                click.echo(f"{one.grade:<5} {text.fit(text.safe(one.what), 24)} {text.safe(one.said)}")
+        return all(one.grade is not doctor.Grade.BAD for one in found)
+
+    if not _run(_with_queue(target, ask)):
+        sys.exit(1)
+
+
+@main.command()
+@json_option
+@target_options
 def status(target: Target, as_json: bool) -> None:
     """One screenful: jobs by state, who holds leases, is a watcher alive."""
     from leasetop import report

@@ -143,12 +143,19 @@ async def look(database: Database, name: str) -> Table:
 
 async def values(database: Database, table: Table, column: TableColumn) -> Mapping[str | None, int]:
     """How often each value stands in a column, the most frequent first, in a bounded sample. Raises as `look`."""
+    keys = [one.quoted for one in table.columns if one.key]
+    # Of a large table from both ends, by the index of the key: what is old is done, what is new may be in any state.
+    newest = f"ORDER BY {', '.join(f'{key} DESC' for key in keys)}" if keys else ""
     query = sql.SQL(
-        "SELECT value, count(*) FROM (SELECT {column}::text AS value FROM {table} LIMIT {sample}) AS few "
+        "SELECT value, count(*) FROM ((SELECT {column}::text AS value FROM {table} LIMIT {sample}) UNION ALL "
+        "(SELECT {column}::text FROM {table} "
+        "WHERE (SELECT count(*) FROM (SELECT FROM {table} LIMIT {sample}) AS first) = {sample} "
+        "{newest} LIMIT {sample})) AS few "
         "GROUP BY value ORDER BY count(*) DESC, value LIMIT {most}"
     ).format(
         column=_verbatim(column.quoted),
         table=_verbatim(table.quoted),
+        newest=_verbatim(newest),
         sample=sql.Literal(_SAMPLE),
         most=sql.Literal(_MOST_VALUES),
     )
