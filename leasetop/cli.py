@@ -709,7 +709,7 @@ def profile(
     yes: bool,
 ) -> None:
     """Look at a table of your own, guess what its columns mean, and write that down as a profile."""
-    from leasetop import mapping, profile, report, trust
+    from leasetop import guess, profile, report, trust
     from leasetop.database import Database
     from leasetop.model import View
     from leasetop.queue import Queue
@@ -726,8 +726,8 @@ def profile(
     async def work() -> str:
         database = Database(dsn)
         try:
-            guess = await mapping.guess(database, table, told)
-            document = guess.document()
+            meaning = await guess.guess(database, table, told)
+            document = meaning.document()
             queue = Queue(database, profile.read(document, table))
             snapshot = await queue.snapshot(View.ALL, limit=8)
         finally:
@@ -739,7 +739,7 @@ def profile(
         click.echo(report.jobs_text(snapshot.jobs, snapshot.now), err=True)
         counts = ", ".join(f"{tally.count} {state}" for state, tally in snapshot.tallies.items() if tally.count)
         click.echo(f"\n{counts or 'no rows'}", err=True)
-        for note in guess.notes:
+        for note in meaning.notes:
             click.echo(f"note: {note}", err=True)
         return profile.written(document)
 

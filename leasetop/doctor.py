@@ -106,11 +106,12 @@ async def _acts(queue: Queue) -> list[Finding]:
             command = f"only by its own tool: {action.delegate}"
             found.append(Finding(Grade.OK, name, command))
             continue
-        given = {**dict.fromkeys(statements.parameters(action.sql)), **queue.profile.values}
         async with queue.database.reading() as connection:
             await connection.execute(b"SAVEPOINT look")
             try:
-                await connection.execute(b"EXPLAIN " + statements.bind(action.sql), given)
+                for sql in (*action.lock, action.sql):
+                    given = {**dict.fromkeys(statements.parameters(sql)), **queue.profile.values}
+                    await connection.execute(b"EXPLAIN " + statements.bind(sql), given)
             except psycopg.Error as error:
                 await connection.execute(b"ROLLBACK TO SAVEPOINT look")
                 found.append(Finding(Grade.BAD, name, str(in_words(error))))

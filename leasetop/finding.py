@@ -12,7 +12,7 @@ from pathlib import Path
 import psycopg
 from psycopg.rows import dict_row
 
-from leasetop import mapping, statements, text
+from leasetop import guess, statements, text
 from leasetop import profile as profiles
 from leasetop.database import Database, in_words
 from leasetop.errors import CommandError, LeasetopError, NoQueue
@@ -139,7 +139,7 @@ async def survey(database: Database) -> Survey:
     if plain and not any(profile.live.relation == f"{_PLAIN} j" for profile in found):
         try:
             found.insert(0, await _understood(database, _PLAIN))
-        except mapping.MappingError as error:
+        except guess.MappingError as error:
             troubles.append(str(error))
     return Survey(tuple(found), tuple(troubles))
 
@@ -199,8 +199,8 @@ async def _discovered(database: Database, profile: Profile) -> list[tuple[dict[s
 
 
 async def _understood(database: Database, table: str) -> Profile:
-    guess = await mapping.guess(database, table)
-    return profiles.read(guess.document(), table)
+    meaning = await guess.guess(database, table)
+    return profiles.read(meaning.document(), table)
 
 
 async def _with_params(database: Database, profile: Profile, params: Mapping[str, str]) -> Profile:

@@ -4,6 +4,7 @@ Frozen values, no I/O, no SQL, no widgets. Instants are aware datetimes on the s
 `datetime.min` (UTC) stand for PostgreSQL's infinity and for years that Python cannot hold.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -15,9 +16,32 @@ from leasetop.clock import ServerClock
 if TYPE_CHECKING:
     from leasetop.filter import Filter
 
-# A key as the database writes it: one text for each column of the key.
 Key = tuple[str, ...]
+"""A key as the database writes it: one text for each column of the key."""
 
+
+def written(key: Key) -> str:
+    """A key as one text: its parts with a slash between, and `\\/` for a slash in one. No two are written alike."""
+    if len(key) == 1:
+        return key[0]
+    return "/".join(part.replace("\\", "\\\\").replace("/", "\\/") for part in key)
+
+
+def parsed(written_key: str, columns: int) -> Key | None:
+    """The key of so many columns that `written` writes like that; None where there is none."""
+    if columns == 1:
+        return (written_key,)
+    parts = [""]
+    for escaped, between, plain in _SIGN.findall(written_key):
+        if between:
+            parts.append("")
+        else:
+            parts[-1] += escaped or plain
+    key = tuple(parts)
+    return key if len(key) == columns and written(key) == written_key else None
+
+
+_SIGN = re.compile(r"\\(.)|(/)|(.)", re.DOTALL)
 NEVER = datetime.max.replace(tzinfo=UTC)
 ALWAYS = datetime.min.replace(tzinfo=UTC)
 
@@ -133,7 +157,7 @@ class Job:
     @property
     def id(self) -> str:
         """The key as one text."""
-        return "/".join(self.key)
+        return written(self.key)
 
     def remaining(self, now: datetime) -> timedelta | None:
         """Time left of the lease (negative: over since), None where there is no lease."""
@@ -283,7 +307,7 @@ class Poison:
     @property
     def id(self) -> str:
         """The key as one text."""
-        return "/".join(self.key)
+        return written(self.key)
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,7 @@ _TOP = {
     *("history", "journal", "late", "throughput", "trends", "watchers", "actions", "notes"),
 }
 _ARCHIVE = {"from", "key", "columns", "states", "window", "since", "order"}
-_ACTION = {"statement", "sql", "effect", "delegate", "confirm", "needs"}
+_ACTION = {"statement", "sql", "lock", "effect", "delegate", "confirm", "needs"}
 _PARAMETER_TYPES = ("interval", "integer", "text")
 _IDENTIFIER = re.compile(r"\$\{(\w+)\}")
 
@@ -99,6 +99,17 @@ class Action:
     """What the operator has to be sure of, since nothing in the database proves it: needs the typed id."""
     needs: str | None = None
     """Who may do it: without that the statement may change nothing and say nothing."""
+    lock: tuple[str, ...] = ()
+    """Statements that lock what the act rests on, where that is more than the row which it writes: one after the other
+    in its transaction, before it. Each sees what was committed until its own beginning, so that a heartbeat made while
+    the row's lock was waited for counts. The ids that one returns are `:locked` for those after it."""
+
+    @property
+    def statement(self) -> str:
+        """The SQL of an act that has some. Raises ValueError where only the queue's own tool can do it."""
+        if self.sql is None:
+            raise ValueError("this act has no statement")
+        return self.sql
 
     def command(self, key: Mapping[str, str]) -> str | None:
         """The command for one job, safe to paste into a shell."""
@@ -431,7 +442,9 @@ class _Reader:
             for key in value.keys() - _ACTION:
                 raise self._wrong(f"{at}.{key}", f"is not known; known are {', '.join(sorted(_ACTION))}")
             confirm, needs = self._optional(f"{at}.confirm"), self._optional(f"{at}.needs")
-            found[name] = Action(sql, self._optional(f"{at}.effect") or "", delegate, confirm, needs)
+            locks = range(len(self._texts(f"{at}.lock")))
+            lock = tuple(self._text(f"{at}.lock.{n}").replace("${fence}", f"({fence})") for n in locks)
+            found[name] = Action(sql, self._optional(f"{at}.effect") or "", delegate, confirm, needs, lock)
         return found
 
     def _find(self, path: str) -> Any:

@@ -8,7 +8,7 @@ row again and say what is different. Nothing here compares a lease with this mac
 import json
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -17,7 +17,7 @@ from typing import Any
 import psycopg
 from psycopg.rows import dict_row
 
-from leasetop import journal, reading, statements, text
+from leasetop import journal, reading, refusals, statements, text
 from leasetop import profile as profiles
 from leasetop.anomalies import KNOWN, Findings, Late
 from leasetop.clock import ServerClock
@@ -47,8 +47,10 @@ from leasetop.model import (
     Trends,
     View,
     Watcher,
+    parsed,
+    written,
 )
-from leasetop.profile import Profile
+from leasetop.profile import Action, Profile
 
 PAGE = 500
 """Jobs of a view in one snapshot."""
@@ -215,18 +217,22 @@ class Queue:
         return Payload(rows[0]["payload"], rows[0]["length"])
 
     async def find_jobs(self, ids: Sequence[str]) -> dict[str, Job | None]:
-        """Jobs by their id as the screen writes it; None where there is none, or more than one that may be meant.
+        """Jobs by their id, exactly as the screen writes it; None where there is none.
 
         Raises Unreachable or Refused.
         """
         found: dict[str, Job | None] = {}
         async with self.database.reading() as connection:
             for given in ids:
-                # A part of a key may hold the sign that stands between two.
-                meant = [await self._read(connection, key) for key in _keys(given, len(self.profile.live.key))]
-                there = [job for job in meant if job is not None]
-                found[given] = there[0] if len(there) == 1 else None
+                key = parsed(given, len(self.profile.live.key))
+                job = await self._read(connection, key) if key else None
+                # A type may cut or round what it is given: only who wrote a job's id means that job.
+                found[given] = job if job is not None and job.id in (given, self._lowered(given)) else None
         return found
+
+    def _lowered(self, given: str) -> str:
+        # In a uuid capitals are as good.
+        return given.lower() if [key.type for key in self.profile.live.key] == ["uuid"] else given
 
     async def read_jobs(self, keys: Iterable[Key]) -> dict[Key, Job | None]:
         """Jobs by their keys, as they are now; None where there is none. Raises Unreachable or Refused."""
@@ -294,11 +300,11 @@ class Queue:
         `force` takes a lease that is not over: an act of its own, which the caller asks for separately.
         Raises Unreachable (whether it happened is then unknown: look again) or Refused.
         """
-        sql = self._way_back(seen)
+        action = self._way_back(seen)
         given = self._key(seen.key) | {"fence": seen.fence, "actor": actor, "reason": reason, "force": force}
         for _ in range(_FORCED if force else 1):
             async with self.database.acting() as connection:
-                changed = await self._fetch(connection, self._bind(sql), _only(given, sql))
+                changed = await self._carry_out(connection, action, given)
                 if len(changed) > 1:
                     raise Refused(f"job {seen.id}: the requeue met {len(changed)} rows and was rolled back")
                 server = (await self._fetch(connection, _SERVER, {}))[0]
@@ -306,8 +312,8 @@ class Queue:
                 current = self._job(found[0]) if found else None
                 outcome = self._requeued(seen, changed, current, server["now"])
                 entry = self._entry(server, "requeue", seen.key, actor, reason, journal.seen(seen), outcome)
-                left = await self._journaled(connection, [] if _traces(sql) else [entry])
-            if changed or current is None or not _only_renewed(seen, current):
+                left = await self._journaled(connection, [] if _traces(action) else [entry])
+            if changed or current is None or not refusals.only_renewed(seen, current):
                 break
             # Who forces a live lease means this owner and attempt, however often it beats meanwhile.
             given["fence"] = current.fence
@@ -318,10 +324,10 @@ class Queue:
 
         Never raises for a refusal by the guard. Raises Unreachable (whether it happened is then unknown) or Refused.
         """
-        sql = self._action(name)
+        action = self._action(name)
         given = self._key(seen.key) | {"fence": seen.fence, "actor": actor, "reason": reason, **more}
         async with self.database.acting() as connection:
-            changed = await self._fetch(connection, self._bind(sql), _only(given, sql))
+            changed = await self._carry_out(connection, action, given)
             if len(changed) > 1:
                 raise Refused(f"job {seen.id}: the act met {len(changed)} rows and was rolled back")
             server = (await self._fetch(connection, _SERVER, {}))[0]
@@ -330,16 +336,16 @@ class Queue:
             if changed:
                 outcome = Outcome(seen.key, True, f"job {text.safe(seen.id)}: {PAST[name]}", current)
             else:
-                words = act_refusal(PAST[name], seen, current, ServerClock(server["now"], time.monotonic()))
+                words = refusals.act(PAST[name], seen, current, ServerClock(server["now"], time.monotonic()))
                 outcome = Outcome(seen.key, False, words)
             entry = self._entry(server, name, seen.key, actor, reason, journal.seen(seen), outcome)
-            left = await self._journaled(connection, [] if _traces(sql) else [entry])
+            left = await self._journaled(connection, [] if _traces(action) else [entry])
         return replace(outcome, words=outcome.words + _to_file(left))
 
     def _requeued(self, seen: Job, changed: Sequence[Row], current: Job | None, now: datetime) -> Outcome:
         if not changed:
             needs = getattr(self.profile.way_back(seen.state), "needs", None)
-            return Outcome(seen.key, False, refusal(seen, current, ServerClock(now, time.monotonic()), needs))
+            return Outcome(seen.key, False, refusals.requeue(seen, current, ServerClock(now, time.monotonic()), needs))
         most = changed[0].get("max_attempts")
         used = f", attempt {changed[0]['attempts'] + 1} of {most} next" if most is not None else ""
         return Outcome(seen.key, True, f"job {text.safe(seen.id)}: requeued{used}", current)
@@ -437,9 +443,10 @@ class Queue:
 
         Raises Unreachable or Refused; what earlier batches did stays.
         """
-        sql, backoff = self._action("sweep"), backoff or Backoff()
+        action, backoff = self._action("sweep"), backoff or Backoff()
         swept: list[Swept] = []
-        if policy is Policy.PARK and "policy" not in statements.parameters(sql):
+        ended: set[tuple[Key, int | None]] = set()
+        if policy is Policy.PARK and "policy" not in statements.parameters(action.statement):
             raise Refused(f"{self.profile.title} has no state for parked jobs: it cannot be swept with the policy park")
         # What was seen is cut to batches here; without it the LIMIT of the statement does it.
         rest = None if seen is None else list(seen)
@@ -456,18 +463,26 @@ class Queue:
                 "backoff_cap": backoff.cap,
             }
             async with self.database.acting() as connection:
-                rows = await self._fetch(connection, self._bind(sql), _only(given, sql))
+                rows = await self._carry_out(connection, action, given)
                 done = [
-                    Swept((str(row["id"]),), row["status"], row["attempts"], row["max_attempts"], row["owner"])
+                    Swept(_swept_key(row), row["status"], row["attempts"], row["max_attempts"], row["owner"])
                     for row in rows
                 ]
-                if done and not _traces(sql):
+                twice = next((one for one in done if (one.key, one.attempts) in ended), None)
+                if twice is not None:
+                    # Left alone, it would go on for ever: a trigger, or a default, makes the job expired again.
+                    raise Refused(
+                        f"job {text.safe(written(twice.key))} was swept and is expired in the same attempt again; "
+                        f"the sweep stops after {text.plural(len(swept), 'job')}: see its triggers and defaults"
+                    )
+                if done and not _traces(action):
                     server = (await self._fetch(connection, _SERVER, {}))[0]
                     entries = [self._swept_entry(server, one, actor) for one in done]
                     trouble = _to_file(await self._journaled(connection, entries))
                     if trouble:
                         raise Refused(f"not swept, since it would leave no trace{trouble}")
             swept += done
+            ended |= {(one.key, one.attempts) for one in done}
             if rest is not None:
                 rest = rest[PAGE:]
             if not rest and (rest is not None or len(rows) < PAGE):
@@ -479,7 +494,7 @@ class Queue:
 
     async def enqueue(self, payments: Iterable[Mapping[str, Any]]) -> list[int | None]:
         """Enqueues payments (the parameters of sql/enqueue.sql); None where the idempotency key is taken."""
-        sql = self._bind(self._action("enqueue"))
+        sql = self._bind(self._action("enqueue").statement)
         made: list[int | None] = []
         async with self.database.acting() as connection:
             for payment in payments:
@@ -493,21 +508,32 @@ class Queue:
         """Whether the profile knows this act, be it only as a command of the queue's own tool."""
         return action in self.profile.actions or (action == "requeue" and "retry" in self.profile.actions)
 
-    def _action(self, name: str) -> str:
+    def _action(self, name: str) -> Action:
         action = self.profile.actions.get(name)
         if action is None or action.sql is None:
             raise Refused(f"{self.profile.title} cannot {name}: its profile has no such action")
-        return action.sql
+        return action
 
-    def _way_back(self, job: Job) -> str:
-        """The statement that requeues a job in its state. Raises Refused, with the command where there is one."""
+    async def _carry_out(
+        self, connection: psycopg.AsyncConnection, action: Action, given: Mapping[str, object]
+    ) -> list[Row]:
+        """The act's locks, one by one, then the act."""
+        locked: list[object] = []
+        for lock in action.lock:
+            rows = await self._fetch(connection, self._bind(lock), _only({**given, "locked": locked}, lock))
+            locked += [row["id"] for row in rows if "id" in row]
+        sql = action.statement
+        return await self._fetch(connection, self._bind(sql), _only({**given, "locked": locked}, sql))
+
+    def _way_back(self, job: Job) -> Action:
+        """The act that requeues a job in its state. Raises Refused, with the command where there is one."""
         action = self.profile.way_back(job.state)
         if action is None:
             raise Refused(f"{self.profile.title}: its profile has no act that returns a {job.state} job to waiting")
         if action.sql is None:
             command = action.command(self.profile.key_of(job.key))
             raise Refused(f"{self.profile.title}: only its own tool can do that right: {command}")
-        return action.sql
+        return action
 
     def _jobs(self, view: View, chosen: Filter, sort: str | None, descending: bool) -> bytes | None:
         arms = [
@@ -620,93 +646,13 @@ class Queue:
         )
 
 
-def _keys(given: str, columns: int) -> Iterator[Key]:
-    """All keys of so many columns that are written like that."""
-    if columns == 1:
-        yield (given,)
-        return
-    for at, sign in enumerate(given):
-        if sign == "/":
-            yield from ((given[:at], *rest) for rest in _keys(given[at + 1 :], columns - 1))
+def _swept_key(row: Row) -> Key:
+    return tuple(row["key"]) if "key" in row else (str(row["id"]),)
 
 
-def refusal(seen: Job, current: Job | None, clock: ServerClock, needs: str | None = None) -> str:
-    """Why a requeue changed nothing, given the job as it is now: the most important difference first.
-
-    `needs` is who may do it at all, where others change nothing and are told nothing.
-    """
-    name = f"job {text.safe(seen.id)}"
-    if current is None:
-        return f"{name}: it is gone"
-    now = clock.at
-    if current.state is State.COMPLETED:
-        return f"{name}: it is Completed, and a payment that was made is never requeued"
-    if current.is_live(now):
-        same = current.fence == seen.fence or _only_renewed(seen, current)
-        taken = "" if same else " (it was claimed since you looked)"
-        return f"{name}: {holding(current, now)}{taken}: a live lease is not requeued"
-    changes = _differences(seen, current)
-    if changes:
-        return f"{name}: it is not as you saw it: {', '.join(changes)}; nothing was changed"
-    if current.state in (State.PENDING, State.SCHEDULED):
-        return f"{name}: it is Pending already"
-    if current.state is State.OTHER:
-        return f"{name}: its status {text.safe(current.status)!r} is other than the known ones: not requeued"
-    if current.state is State.CANCELLED:
-        return f"{name}: it is Cancelled: not requeued"
-    why = f"this needs {needs}, or somebody" if needs else "somebody"
-    return f"{name}: nothing was changed: {why} else was at work on it; look again"
-
-
-def act_refusal(past: str, seen: Job, current: Job | None, clock: ServerClock) -> str:
-    """Why an act changed nothing, given the job as it is now; `past` is what it was to be: parked, discarded."""
-    name = f"job {text.safe(seen.id)}"
-    if current is None:
-        return f"{name}: it is gone"
-    if current.is_live(clock.at):
-        return f"{name}: {holding(current, clock.at)}: a live job is not {past}"
-    changes = _differences(seen, current)
-    if changes:
-        return f"{name}: it is not as you saw it: {', '.join(changes)}; nothing was changed"
-    return f"{name}: it is {current.reason or current.state}: not {past}"
-
-
-def holding(job: Job, now: datetime) -> str:
-    """Who holds a live job and for how long, in words; `job.is_live(now)`."""
-    owner = text.safe(job.owner) or "a worker"
-    left = job.remaining(now)
-    attempt = "" if job.attempts is None else f", attempt {job.attempts}"
-    if left is None:
-        return f"{owner} is at work on it{attempt}, and nothing says that it is dead"
-    return f"{owner} holds its lease for another {text.duration(left)}{attempt}"
-
-
-def _only_renewed(seen: Job, current: Job) -> bool:
-    """Whether nothing but the lease has moved: the same attempt of the same owner, which beats."""
-    return (
-        current.fence != seen.fence
-        and (current.status, current.owner, current.attempts) == (seen.status, seen.owner, seen.attempts)
-        and current.state is State.PROCESSING
-    )
-
-
-def _differences(seen: Job, current: Job) -> list[str]:
-    pairs = {
-        "status": (seen.status, current.status),
-        "owner": (seen.owner, current.owner),
-        "attempts": (seen.attempts, current.attempts),
-        "lease until": (seen.lease_until, current.lease_until),
-    }
-    return [
-        f"{name} was {text.safe(old) or 'none'}, is {text.safe(new) or 'none'}"
-        for name, (old, new) in pairs.items()
-        if old != new
-    ]
-
-
-def _traces(sql: str) -> bool:
-    """Whether a statement writes who and why into the queue's own history."""
-    return "actor" in statements.parameters(sql)
+def _traces(action: Action) -> bool:
+    """Whether an act writes who and why into the queue's own history."""
+    return "actor" in statements.parameters(action.statement)
 
 
 def _to_file(entries: list[journal.Entry]) -> str:

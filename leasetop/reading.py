@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from leasetop.model import Reason, State
-from leasetop.profile import COLUMNS, Profile, Source
+from leasetop.profile import COLUMNS, KeyColumn, Profile, Source
 
 # A count stops here and says so: nothing that the screen asks may grow with the table.
 CAP = 10_000
@@ -116,7 +116,8 @@ def chosen_jobs(
         order = "ORDER BY " + ", ".join(f"{part} {direction} NULLS LAST" for part in by)
     where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
     found = _union(
-        f"SELECT * FROM (SELECT {arm.labels}, {', '.join(_columns(arm.source, None))}, {_job_id(arm.source)} AS job_id "
+        f"SELECT * FROM (SELECT {arm.labels}, {', '.join(_columns(arm.source, None))}, "
+        f"{job_id(arm.source.key)} AS job_id "
         f"{_exactly(arm, exact or {})} {arm.order} LIMIT {CAP}) AS few {where} {'' if order else 'LIMIT :limit'}"
         for arm in chosen
     )
@@ -136,8 +137,14 @@ def _exactly(arm: Arm, exact: Mapping[str, str]) -> str:
     return rows
 
 
-def _job_id(source: Source) -> str:
-    return " || '/' || ".join(f"({column.sql})::text" for column in source.key)
+def job_id(key: Sequence[KeyColumn]) -> str:
+    """A key as one text, as model.written writes it."""
+    if len(key) == 1:
+        return f"({key[0].sql})::text"
+    # chr(92) is the backslash, in whichever way the server reads literals.
+    return " || '/' || ".join(
+        f"replace(replace(({column.sql})::text, chr(92), chr(92) || chr(92)), '/', chr(92) || '/')" for column in key
+    )
 
 
 def _is_the_one(source: Source) -> str:

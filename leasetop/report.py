@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from leasetop import text
-from leasetop.model import NEVER, Job, Reason, Snapshot, State, Swept
+from leasetop.model import NEVER, Job, Reason, Snapshot, State, Swept, written
 from leasetop.profile import Profile
 
 
@@ -203,7 +203,7 @@ def attempts_words(job: Job) -> str:
 def swept_json(swept: Swept) -> dict[str, Any]:
     """One swept job."""
     return {
-        "id": "/".join(swept.key),
+        "id": written(swept.key),
         "status": swept.status,
         "attempts": swept.attempts,
         "max_attempts": swept.max_attempts,

@@ -20,22 +20,34 @@ _SAMPLE = 50_000
 _MOST_VALUES = 20
 
 _TABLE = b"""
-    SELECT c.oid, format('%%I.%%I', n.nspname, c.relname) AS quoted, n.nspname AS schema, c.relname AS name
+    SELECT c.oid, format('%%I.%%I', n.nspname, c.relname) AS quoted
       FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
      WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f')
        AND (c.oid = to_regclass(%(name)s) OR (n.nspname = %(schema)s AND c.relname = %(table)s))
      ORDER BY c.oid = to_regclass(%(name)s) DESC NULLS LAST
      LIMIT 1
 """
+# A key is the primary one, or the narrowest unique one whose columns cannot be NULL: two rows may share a NULL. What an
+# index only INCLUDEs is not its key, and one that is not valid proves nothing.
 _COLUMNS = b"""
     SELECT a.attname AS name, quote_ident(a.attname) AS quoted, format_type(a.atttypid, a.atttypmod) AS type,
-           a.attnotnull AS required,
-           coalesce(a.attnum = ANY (i.indkey::int2[]), false) AS key
+           (WITH RECURSIVE under AS (
+                SELECT a.atttypid AS oid UNION ALL
+                SELECT t.typbasetype FROM pg_type t JOIN under u ON t.oid = u.oid WHERE t.typtype = 'd')
+            SELECT format_type(u.oid, NULL) FROM under u JOIN pg_type t ON t.oid = u.oid
+             WHERE t.typtype <> 'd') AS base,
+           a.attnotnull OR (SELECT typnotnull FROM pg_type WHERE oid = a.atttypid) AS required,
+           a.atthasdef AS has_default, a.attgenerated <> '' AS generated,
+           coalesce(a.attnum = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1]), false) AS key
       FROM pg_attribute a
       LEFT JOIN LATERAL (
-           SELECT indkey FROM pg_index
-            WHERE indrelid = a.attrelid AND indisunique AND indpred IS NULL AND indexprs IS NULL
-            ORDER BY indisprimary DESC, indnatts LIMIT 1) i ON true
+           SELECT x.indkey, x.indnkeyatts FROM pg_index x
+            WHERE x.indrelid = a.attrelid AND x.indisunique AND x.indisvalid
+              AND x.indpred IS NULL AND x.indexprs IS NULL
+              AND NOT EXISTS (SELECT FROM pg_attribute k
+                               WHERE k.attrelid = x.indrelid AND NOT k.attnotnull
+                                 AND k.attnum = ANY ((x.indkey::int2[])[0:x.indnkeyatts - 1]))
+            ORDER BY x.indisprimary DESC, x.indnkeyatts LIMIT 1) i ON true
      WHERE a.attrelid = %(oid)s AND a.attnum > 0 AND NOT a.attisdropped
      ORDER BY a.attnum
 """
@@ -86,18 +98,23 @@ class TableColumn:
     name: str
     quoted: str
     type: str
+    base: str
+    """The type under a domain, without its length; else the same type."""
     required: bool
     """NOT NULL."""
+    has_default: bool
+    generated: bool
+    """Made from other columns: nobody can write it."""
     key: bool
-    """Part of the primary key, or of the narrowest unique one."""
+    """Part of the primary key, or of the narrowest unique one that holds no NULL."""
 
     @property
     def is_instant(self) -> bool:
-        return self.type.startswith("timestamp")
+        return self.base.startswith("timestamp")
 
     @property
     def has_zone(self) -> bool:
-        return self.type.endswith("with time zone")
+        return self.base.endswith("with time zone")
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +196,44 @@ async def exists(database: Database, table: Table, predicate: str) -> bool:
     query = f"SELECT EXISTS (SELECT FROM (SELECT * FROM {table.quoted} LIMIT {_SAMPLE}) AS j WHERE {predicate})"
     async with database.reading() as connection:
         row = await (await connection.execute(query.encode())).fetchone()
+    return bool(row and row[0])
+
+
+async def time_zone(database: Database, name: str) -> str | None:
+    """A time zone as the server spells it; None where it knows none of that name. Raises as `look`."""
+    query = b"SELECT name FROM pg_timezone_names WHERE lower(name) = lower(%s) ORDER BY name = %s DESC LIMIT 1"
+    async with database.reading() as connection:
+        row = await (await connection.execute(query, [name, name])).fetchone()
+    return row[0] if row else None
+
+
+async def own_zone(database: Database) -> str:
+    """The time zone that the server gives to sessions that do not choose one. Raises as `look`."""
+    async with database.reading() as connection:
+        cursor = await connection.execute(b"SELECT reset_val FROM pg_settings WHERE name = 'TimeZone'")
+        row = await cursor.fetchone()
+    return text.safe(row[0]) if row else "UTC"
+
+
+async def is_a(database: Database, value: str, kind: str) -> bool:
+    """Whether a text is a value of a type, as it stands. Raises as `look`."""
+    query = sql.SQL("SELECT (%s::{kind})::text = %s").format(kind=_verbatim(kind))
+    return await _holds(database, query, [value, value])
+
+
+async def is_a_span(database: Database, value: str) -> bool:
+    """Whether a text is an interval above zero. Raises as `look`."""
+    return await _holds(database, sql.SQL("SELECT %s::interval > interval '0'"), [value])
+
+
+async def _holds(database: Database, query: sql.SQL | sql.Composed, given: list[str]) -> bool:
+    async with database.reading() as connection:
+        await connection.execute(b"SAVEPOINT look")
+        try:
+            row = await (await connection.execute(query, given)).fetchone()
+        except psycopg.DataError:
+            await connection.execute(b"ROLLBACK TO SAVEPOINT look")
+            return False
     return bool(row and row[0])
 
 

@@ -13,10 +13,11 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from leasetop import finding, journal, mapping, profile
+from leasetop import finding, guess, journal, profile
 from leasetop.database import Database
 from leasetop.errors import NoQueue, Refused
-from leasetop.mapping import MappingError
+from leasetop.guess import MappingError
+from leasetop.mapping import Meaning
 from leasetop.model import Policy, State, View
 from leasetop.queue import Queue
 
@@ -47,12 +48,12 @@ def told(case: dict[str, Any]) -> dict[str, str]:
     return states | {name: hints[name] for name in ("lease", "time_zone") if name in hints}
 
 
-async def understood(database: Database, name: str, dsn: str) -> tuple[dict[str, Any], Queue, mapping.Guess]:
+async def understood(database: Database, name: str, dsn: str) -> tuple[dict[str, Any], Queue, Meaning]:
     case = json.loads((CASES / f"{name}.json").read_text())
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute((CASES / f"{name}.sql").read_bytes())
-    guess = await mapping.guess(database, case["table"], told(case))
-    return case, Queue(database, profile.read(guess.document(), name)), guess
+    meaning = await guess.guess(database, case["table"], told(case))
+    return case, Queue(database, profile.read(meaning.document(), name)), meaning
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -82,7 +83,7 @@ async def test_what_the_table_lacks_is_said(database: Database, blank_dsn: str, 
 
 @pytest.mark.parametrize("name", NAMES)
 async def test_a_requeue_does_what_the_case_says(database: Database, blank_dsn: str, name: str) -> None:
-    case, queue, guess = await understood(database, name, blank_dsn)
+    case, queue, meaning = await understood(database, name, blank_dsn)
     found = await queue.find_jobs(list(case["requeue"]))
     for given, wanted in case["requeue"].items():
         job = found[given]
@@ -97,11 +98,11 @@ async def test_a_requeue_does_what_the_case_says(database: Database, blank_dsn: 
         after = (await queue.find_jobs([given]))[given]
         assert after is not None
         assert after.attempts == job.attempts
-        (key,) = (column for column in guess.table.columns if column.key)
+        (key,) = (column for column in meaning.table.columns if column.key)
         with psycopg.connect(blank_dsn) as connection:
             for column, value in case["after_requeue"].items():
                 query = sql.SQL("SELECT {}::text FROM {} WHERE {}::text = %s").format(
-                    sql.Identifier(column), sql.SQL(guess.table.quoted), sql.Identifier(key.name)
+                    sql.Identifier(column), sql.SQL(meaning.table.quoted), sql.Identifier(key.name)
                 )
                 row = connection.execute(query, [given]).fetchone()
                 assert row is not None
@@ -125,10 +126,10 @@ async def test_a_sweep_ends_expired_leases_only(database: Database, blank_dsn: s
 
 @pytest.mark.parametrize("name", NAMES)
 async def test_a_written_profile_reads_as_it_was(database: Database, blank_dsn: str, name: str, tmp_path: Path) -> None:
-    _, queue, guess = await understood(database, name, blank_dsn)
+    _, queue, meaning = await understood(database, name, blank_dsn)
     file = tmp_path / "mine.toml"
-    file.write_text(profile.written(guess.document()))
-    assert tomllib.loads(file.read_text()) == guess.document()
+    file.write_text(profile.written(meaning.document()))
+    assert tomllib.loads(file.read_text()) == meaning.document()
     assert profile.load(file) == queue.profile
 
 
@@ -186,14 +187,14 @@ async def test_what_cannot_be_known_is_asked_for(
     with psycopg.connect(blank_dsn, autocommit=True) as connection:
         connection.execute(f"CREATE TABLE odd ({columns})".encode())
     with pytest.raises(MappingError) as caught:
-        await mapping.guess(database, "odd", settings)
+        await guess.guess(database, "odd", settings)
     assert said in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["nothing", "no.such", '"', "a.b.c.d", "x; DROP TABLE y", ""])
 async def test_a_table_that_is_not_there_is_said(database: Database, name: str) -> None:
     with pytest.raises(NoQueue, match="there is no table"):
-        await mapping.guess(database, name)
+        await guess.guess(database, name)
 
 
 @pytest.mark.parametrize(
@@ -237,11 +238,11 @@ async def test_a_table_in_our_own_words_opens_when_nothing_is_pending(database: 
 async def test_what_may_be_a_status_is_asked_about(database: Database, blank_dsn: str, columns: str) -> None:
     with psycopg.connect(blank_dsn, autocommit=True) as connection:
         connection.execute(f"CREATE TABLE odd (id int PRIMARY KEY, {columns}, lease_until timestamptz)".encode())
-    with pytest.raises(mapping.MappingError, match=r"say whether a job is done.*--set status="):
-        await mapping.guess(database, "odd")
-    with pytest.raises(mapping.MappingError, match="which column is the status"):
-        await mapping.guess(database, "odd", {"pending": "P"})
-    assert (await mapping.guess(database, "odd", {"status": "none"})).document()
+    with pytest.raises(MappingError, match=r"say whether a job is done.*--set status="):
+        await guess.guess(database, "odd")
+    with pytest.raises(MappingError, match="which column is the status"):
+        await guess.guess(database, "odd", {"pending": "P"})
+    assert (await guess.guess(database, "odd", {"status": "none"})).document()
 
 
 async def test_without_a_status_an_end_says_that_a_job_is_done(database: Database, blank_dsn: str) -> None:
@@ -283,11 +284,12 @@ async def test_a_part_of_a_key_may_hold_a_slash(database: Database, blank_dsn: s
             b"('eu', 1, 'pending', NULL, NULL)"
         )
         queue = await finding.find(database, table="t")
-        found = await queue.find_jobs(["eu/1/2", "eu/1", "eu", "eu/1/x"])
-        assert {given: job.key if job else None for given, job in found.items()} == {
-            "eu/1/2": ("eu/1", "2"),
+        assert {job.id for job in (await queue.snapshot()).jobs} == {"eu\\/1/2", "eu/1"}
+        found = await queue.find_jobs(["eu\\/1/2", "eu/1/2", "eu/1", "eu", "eu/1/x"])
+        assert {given: job.key for given, job in found.items() if job} == {
+            "eu\\/1/2": ("eu/1", "2"),
             "eu/1": ("eu", "1"),
-            "eu": None,
-            "eu/1/x": None,
         }
-        assert (await queue.requeue(found["eu/1/2"], "ops", "x")).done  # type: ignore[arg-type]
+        (seen,) = await queue.expired()
+        (swept,) = await queue.sweep(Policy.REQUEUE, "ops", [seen])
+        assert swept.key == ("eu/1", "2")

@@ -4,7 +4,8 @@ from collections.abc import Awaitable, Callable
 
 from leasetop.clock import ServerClock
 from leasetop.model import Evidence, Job, Outcome, Reason, State
-from leasetop.queue import PAST, Queue, holding
+from leasetop.queue import PAST, Queue
+from leasetop.refusals import holding
 from leasetop.tui.screens.bulk import Plan
 
 _OVER = {Reason.EXPIRED, Reason.NO_LEASE, Reason.GONE, Reason.AGE}

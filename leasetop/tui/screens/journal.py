@@ -9,6 +9,7 @@ from textual.widgets import Footer, Input, Static
 from leasetop import text
 from leasetop.errors import LeasetopError
 from leasetop.journal import Entry
+from leasetop.model import written
 from leasetop.tui import acts
 from leasetop.tui.screens.board import Board
 from leasetop.tui.widgets.header import Header
@@ -34,7 +35,7 @@ class JournalScreen(Board):
                 Column("WHEN", 20, lambda entry, _: (text.instant(entry.at), "")),
                 Column("BY", 12, lambda entry, _: (text.safe(entry.actor), ""), share=1),
                 Column("ACT", 10, lambda entry, _: (text.safe(entry.act), "" if entry.done else "failed"), share=1),
-                Column("JOB", 8, lambda entry, _: (text.safe("/".join(entry.job)), ""), share=1),
+                Column("JOB", 8, lambda entry, _: (text.safe(written(entry.job)), ""), share=1),
                 Column("REASON", 12, lambda entry, _: (text.safe(entry.reason) or "-", ""), share=3, rank=1),
                 Column("RESULT", 12, lambda entry, _: (_result(entry), "" if entry.done else "failed"), share=3),
             ],

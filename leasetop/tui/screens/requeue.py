@@ -17,7 +17,7 @@ from leasetop import statements, text
 from leasetop.config import Config
 from leasetop.model import Detail, Evidence, Job, State
 from leasetop.profile import Profile
-from leasetop.queue import holding
+from leasetop.refusals import holding
 from leasetop.tui.widgets.detail import Pieces, history_pieces, job_pieces
 
 

@@ -1,0 +1,471 @@
+"""Tables of people's own that invite a wrong guess, or a wrong act: each has ended a live lease, or might have."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from leasetop import finding, guess, profile
+from leasetop.database import Database
+from leasetop.errors import Refused
+from leasetop.guess import MappingError
+from leasetop.model import Job, Policy, State, View, parsed, written
+from leasetop.queue import Queue
+from tests.waiting import until
+
+JOBS = "id int PRIMARY KEY, status text DEFAULT 'pending', owner text, lease_until timestamptz"
+HELD = "INSERT INTO jobs (id, status, owner, lease_until) VALUES (1, 'running', 'w', now() - interval '1 h')"
+
+
+@pytest.fixture(autouse=True)
+def own_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("leasetop.journal.file", lambda: tmp_path / "state" / "journal.jsonl")
+
+
+@pytest.fixture
+async def database(blank_dsn: str) -> AsyncIterator[Database]:
+    made = Database(blank_dsn)
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+def hand(blank_dsn: str) -> Iterator[psycopg.Connection]:
+    with psycopg.connect(blank_dsn, autocommit=True) as connection:
+        yield connection
+
+
+def run(hand: psycopg.Connection, *statements: str) -> None:
+    for statement in statements:
+        hand.execute(statement.encode())
+
+
+async def understood(database: Database, **told: str) -> Queue:
+    return Queue(database, profile.read((await guess.guess(database, "jobs", told)).document(), "jobs"))
+
+
+async def the_job(queue: Queue, given: str = "1") -> Job:
+    job = (await queue.find_jobs([given]))[given]
+    assert job is not None
+    return job
+
+
+# What must be asked.
+
+
+async def test_a_lease_without_a_zone_is_asked_about(database: Database, hand: psycopg.Connection) -> None:
+    run(
+        hand,
+        "ALTER DATABASE " + hand.info.dbname + " SET timezone = 'America/New_York'",
+        "CREATE TABLE jobs (id int PRIMARY KEY, status text, owner text, lease_until timestamp)",
+    )
+    with psycopg.connect(hand.info.dsn, autocommit=True) as worker:
+        run(
+            worker,
+            "INSERT INTO jobs VALUES (1, 'running', 'w', localtimestamp + interval '5 min')",
+            "INSERT INTO jobs VALUES (2, 'pending')",
+        )
+    with pytest.raises(MappingError, match=r"no time zone is stored in lease_until.*time_zone=America/New_York"):
+        await understood(database)
+    with pytest.raises(MappingError, match="knows no such zone"):
+        await understood(database, time_zone="Mars/X")
+    queue = await understood(database, time_zone="america/new_york")
+    assert (await the_job(queue)).state is State.PROCESSING
+    assert await queue.sweep(Policy.REQUEUE, "ops") == ()
+
+
+@pytest.mark.parametrize("column", ["heartbeat_at timestamptz", "locked_at timestamptz"])
+async def test_what_expires_may_be_the_job(database: Database, hand: psycopg.Connection, column: str) -> None:
+    name = column.split()[0]
+    run(hand, f"CREATE TABLE jobs (id int PRIMARY KEY, status text, owner text, {column}, expires_at timestamptz)")
+    run(
+        hand,
+        "INSERT INTO jobs VALUES (1, 'running', 'w', now(), now() - interval '5 min')",
+        "INSERT INTO jobs VALUES (2, 'pending')",
+    )
+    with pytest.raises(MappingError, match="is expires_at the end of a lease, or of the job itself"):
+        await understood(database)
+    assert (await the_job(await understood(database, lease=f"{name} + 90 seconds"))).state is State.PROCESSING
+    assert (await the_job(await understood(database, lease="expires_at"))).state is State.STUCK
+
+
+async def test_a_heartbeat_after_the_leases_end_is_asked_about(database: Database, hand: psycopg.Connection) -> None:
+    run(hand, f"CREATE TABLE jobs ({JOBS}, heartbeat_at timestamptz)", HELD, "INSERT INTO jobs VALUES (2)")
+    await understood(database)
+    run(hand, "UPDATE jobs SET heartbeat_at = now() WHERE id = 1")
+    with pytest.raises(MappingError, match="heartbeat_at is later than lease_until"):
+        await understood(database)
+
+
+async def test_of_two_words_for_waiting_the_operator_says_which_is_written(
+    database: Database, hand: psycopg.Connection
+) -> None:
+    run(hand, f"CREATE TABLE jobs ({JOBS})", HELD)
+    run(
+        hand, "INSERT INTO jobs SELECT n, CASE WHEN n < 9 THEN 'created' ELSE 'queued' END FROM generate_series(2, 9) n"
+    )
+    with pytest.raises(MappingError, match=r"may all mean pending.*the one first that a worker expects"):
+        await understood(database)
+    queue = await understood(database, pending="queued,created")
+    assert (await queue.snapshot()).tallies[State.PENDING].count == 8
+    assert (await queue.requeue(await the_job(queue), "ops", "x")).done
+    assert hand.execute("SELECT status FROM jobs WHERE id = 1").fetchone() == ("queued",)
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ({"lease": "locked_at + 0 seconds"}, "no time-out above zero"),
+        ({"lease": "locked_at + 5 parsecs"}, "no time-out above zero"),
+        ({"lease": "id"}, "id is integer, and lease_until must be a timestamp"),
+        ({"attempts": "owner"}, "attempts must be an integer"),
+        ({"pending": ""}, "has no value"),
+        ({"pending": "a,,b"}, "one of the values is empty"),
+        ({"pending": "new", "processing": "new"}, "'new' means pending already"),
+    ],
+)
+async def test_what_is_told_must_make_sense(
+    database: Database, hand: psycopg.Connection, told: dict[str, str], said: str
+) -> None:
+    run(hand, f"CREATE TABLE jobs ({JOBS}, locked_at timestamptz)", HELD, "INSERT INTO jobs VALUES (2)")
+    with pytest.raises(MappingError) as caught:
+        await understood(database, **told)
+    assert said in str(caught.value)
+
+
+async def test_a_value_that_the_status_cannot_have_is_refused(database: Database, hand: psycopg.Connection) -> None:
+    run(hand, "CREATE TYPE state AS ENUM ('new', 'running')", f"CREATE TABLE jobs ({JOBS})")
+    run(hand, "ALTER TABLE jobs ALTER status DROP DEFAULT, ALTER status TYPE state USING status::state")
+    with pytest.raises(MappingError, match="'mew' is no state"):
+        await understood(database, pending="mew")
+
+
+async def test_a_lock_that_cannot_be_null_tells_nothing(database: Database, hand: psycopg.Connection) -> None:
+    run(
+        hand,
+        "CREATE TABLE jobs (id int PRIMARY KEY, owner text NOT NULL DEFAULT 'nobody', "
+        "lease_until timestamptz NOT NULL DEFAULT now() - interval '1 s')",
+    )
+    with pytest.raises(MappingError, match="nothing tells a waiting job from one that is held"):
+        await understood(database, status="none")
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        "id int UNIQUE",
+        "id int, other int, UNIQUE (id, other)",
+    ],
+)
+async def test_a_key_that_may_be_null_is_none(database: Database, hand: psycopg.Connection, keys: str) -> None:
+    run(hand, f"CREATE TABLE jobs ({keys}, status text, owner text, lease_until timestamptz)")
+    with pytest.raises(MappingError, match="no primary or unique key without NULLs"):
+        await understood(database)
+
+
+async def test_an_index_that_is_not_valid_is_no_key(database: Database, hand: psycopg.Connection) -> None:
+    run(hand, "CREATE TABLE jobs (id int NOT NULL, status text, owner text, lease_until timestamptz)", HELD, HELD)
+    with pytest.raises(psycopg.errors.UniqueViolation):
+        run(hand, "CREATE UNIQUE INDEX CONCURRENTLY once ON jobs (id)")
+    with pytest.raises(MappingError, match="no primary or unique key"):
+        await understood(database)
+
+
+# What is understood.
+
+
+async def test_included_columns_are_no_part_of_a_key(database: Database, hand: psycopg.Connection) -> None:
+    run(
+        hand,
+        "CREATE TABLE jobs (id int, status text, owner text, lease_until timestamptz, "
+        "PRIMARY KEY (id) INCLUDE (status))",
+        HELD,
+        "INSERT INTO jobs VALUES (2, 'pending')",
+    )
+    queue = await understood(database)
+    assert [column.name for column in queue.profile.live.key] == ["id"]
+    assert (await queue.requeue(await the_job(queue), "ops", "x")).done
+
+
+async def test_key_columns_with_like_names_are_told_apart(database: Database, hand: psycopg.Connection) -> None:
+    run(
+        hand,
+        'CREATE TABLE jobs ("a-b" int, ab int, status text, owner text, lease_until timestamptz, '
+        'PRIMARY KEY ("a-b", ab))',
+        "INSERT INTO jobs VALUES (1, 2, 'running', 'w', now() - interval '1 h')",
+        "INSERT INTO jobs VALUES (2, 2, 'pending'), (1, 1, 'pending')",
+    )
+    queue = await understood(database)
+    job = await the_job(queue, "1/2")
+    assert (await queue.requeue(job, "ops", "x")).done
+    assert hand.execute("SELECT count(*) FROM jobs WHERE status = 'pending'").fetchone() == (3,)
+
+
+async def test_types_under_domains_are_known(database: Database, hand: psycopg.Connection) -> None:
+    run(
+        hand,
+        "CREATE DOMAIN moment AS timestamptz",
+        "CREATE DOMAIN deadline AS moment",
+        "CREATE TABLE jobs (id int PRIMARY KEY, status text, owner text, lease_until deadline)",
+        HELD,
+        "INSERT INTO jobs VALUES (2, 'pending')",
+    )
+    queue = await understood(database)
+    assert (await the_job(queue)).state is State.STUCK
+    assert len(await queue.sweep(Policy.REQUEUE, "ops")) == 1
+
+
+async def test_columns_made_from_others_are_not_written(database: Database, hand: psycopg.Connection) -> None:
+    run(
+        hand,
+        "CREATE TABLE jobs (id int PRIMARY KEY, owner text, locked_at timestamptz, status text GENERATED ALWAYS AS "
+        "(CASE WHEN locked_at IS NULL THEN 'pending' ELSE 'running' END) STORED)",
+        "INSERT INTO jobs VALUES (1, 'w', now() - interval '1 h'), (2, NULL, NULL)",
+    )
+    queue = await understood(database, lease="locked_at + 10 minutes")
+    assert any("status is made from other columns" in note for note in queue.profile.notes)
+    assert (await queue.requeue(await the_job(queue), "ops", "x")).done
+    assert (await the_job(queue)).state is State.PENDING
+
+
+async def test_what_cannot_be_emptied_stays_and_is_said(database: Database, hand: psycopg.Connection) -> None:
+    run(
+        hand,
+        "CREATE TABLE jobs (id int PRIMARY KEY, status text, owner text NOT NULL, lease_until timestamptz NOT NULL "
+        "DEFAULT now() + interval '5 min')",
+        HELD,
+        "INSERT INTO jobs VALUES (2, 'pending', '')",
+    )
+    queue = await understood(database)
+    assert "cannot be emptied, and stays after a requeue: owner" in queue.profile.notes
+    assert [one.key for one in await queue.sweep(Policy.REQUEUE, "ops")] == [("1",)]
+    assert hand.execute("SELECT status, owner, lease_until > now() FROM jobs WHERE id = 1").fetchone() == (
+        "pending",
+        "w",
+        True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "there", "given"),
+    [
+        ("varchar(4)", "pay1", "pay12345"),
+        ("numeric(10,0)", "1", "1.4"),
+        ("bigint", "7", "007"),
+        ("char(3)", "a", "a  "),
+    ],
+)
+async def test_only_who_writes_an_id_in_full_means_that_job(
+    database: Database, hand: psycopg.Connection, kind: str, there: str, given: str
+) -> None:
+    run(hand, f"CREATE TABLE jobs (id {kind} PRIMARY KEY, status text, owner text, lease_until timestamptz)")
+    run(
+        hand,
+        f"INSERT INTO jobs VALUES ('{there}', 'running', 'w', now() - interval '1 h'), ('9', 'pending', NULL, NULL)",
+    )
+    queue = await understood(database)
+    found = await queue.find_jobs([there, given])
+    assert found[given] is None
+    assert found[there] is not None
+
+
+async def test_a_uuid_may_be_written_in_capitals(database: Database, hand: psycopg.Connection) -> None:
+    run(hand, "CREATE TABLE jobs (id uuid PRIMARY KEY, status text, owner text, lease_until timestamptz)")
+    name = "ABCDEF01-2345-6789-ABCD-EF0123456789"
+    run(hand, f"INSERT INTO jobs VALUES ('{name}', 'running'), (gen_random_uuid(), 'pending')")
+    queue = await understood(database)
+    assert (await queue.find_jobs([name]))[name] is not None
+
+
+@pytest.mark.parametrize("key", [("a", "b/c"), ("a/b", "c"), ("\\", "/"), ("", ""), ("a\\/", "\n"), ("x",)])
+def test_a_key_is_read_as_it_is_written(key: tuple[str, ...]) -> None:
+    assert parsed(written(key), len(key)) == key
+
+
+async def test_keys_are_written_by_the_server_as_by_us(database: Database, hand: psycopg.Connection) -> None:
+    run(
+        hand, "CREATE TABLE jobs (a text, b text, status text, owner text, lease_until timestamptz, PRIMARY KEY (a, b))"
+    )
+    parts = ["a", "", "/", "\\", "a/b", "\\/", "x\\"]
+    for one in parts:
+        for other in parts:
+            hand.execute("INSERT INTO jobs VALUES (%s, %s, 'running', 'w', now() - interval '1 h')", [one, other])
+    run(hand, "INSERT INTO jobs VALUES ('p', 'p', 'pending')")
+    queue = await understood(database)
+    preview = await queue.expired()
+    assert len({job.id for job in preview}) == len(preview) == len(parts) ** 2
+    assert {one.key for one in await queue.sweep(Policy.REQUEUE, "ops", preview)} == {job.key for job in preview}
+
+
+# What must not be acted on.
+
+
+@pytest.mark.parametrize("change", ["last_error = 'card was charged'", "version = 2", "owner = owner"])
+async def test_any_write_to_the_row_refuses_a_requeue(
+    database: Database, hand: psycopg.Connection, change: str
+) -> None:
+    run(hand, f"CREATE TABLE jobs ({JOBS}, last_error text, version int DEFAULT 1)", HELD)
+    run(hand, "INSERT INTO jobs (id, status) VALUES (2, 'failed'), (3, 'pending')")
+    queue = await understood(database)
+    for given in ("1", "2"):
+        seen = await the_job(queue, given)
+        run(hand, f"UPDATE jobs SET {change} WHERE id = {given}")
+        outcome = await queue.requeue(seen, "ops", "x")
+        assert not outcome.done
+        assert "since you looked" in outcome.words or "error was" in outcome.words
+        assert (await queue.requeue(await the_job(queue, given), "ops", "x")).done
+
+
+async def test_a_forced_requeue_follows_heartbeats_and_nothing_else(
+    database: Database, hand: psycopg.Connection
+) -> None:
+    run(hand, f"CREATE TABLE jobs ({JOBS}, stage text)", HELD, "INSERT INTO jobs VALUES (2)")
+    run(hand, "UPDATE jobs SET lease_until = now() + interval '1 h', stage = 'begun'")
+    queue = await understood(database)
+    seen = await the_job(queue)
+    run(hand, "UPDATE jobs SET stage = 'charged', lease_until = lease_until + interval '1 min' WHERE id = 1")
+    refused = await queue.requeue(seen, "ops", "x", force=True)
+    assert not refused.done
+    seen = await the_job(queue)
+    run(hand, "UPDATE jobs SET lease_until = lease_until + interval '1 min' WHERE id = 1")
+    assert (await queue.requeue(seen, "ops", "x", force=True)).done
+
+
+async def test_a_sweep_that_meets_a_job_twice_stops(database: Database, hand: psycopg.Connection) -> None:
+    run(hand, f"CREATE TABLE jobs ({JOBS})", "INSERT INTO jobs VALUES (0)")
+    run(
+        hand,
+        "INSERT INTO jobs SELECT n, 'running', 'w', now() - interval '1 h' FROM generate_series(1, 600) n",
+        "CREATE FUNCTION again() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.status := 'running'; "
+        "NEW.lease_until := now() - interval '1 s'; RETURN NEW; END $$",
+        "CREATE TRIGGER again BEFORE UPDATE ON jobs FOR EACH ROW EXECUTE FUNCTION again()",
+    )
+    queue = await understood(database)
+    async with asyncio.timeout(30):
+        with pytest.raises(Refused, match="was swept and is expired in the same attempt again"):
+            await queue.sweep(Policy.REQUEUE, "ops")
+
+
+async def test_a_trigger_that_swallows_the_write_is_named(database: Database, hand: psycopg.Connection) -> None:
+    run(hand, f"CREATE TABLE jobs ({JOBS})", HELD, "INSERT INTO jobs VALUES (2)")
+    run(
+        hand,
+        "CREATE FUNCTION nothing() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$",
+        "CREATE TRIGGER nothing BEFORE UPDATE ON jobs FOR EACH ROW EXECUTE FUNCTION nothing()",
+    )
+    queue = await understood(database)
+    outcome = await queue.requeue(await the_job(queue), "ops", "x")
+    assert not outcome.done
+    assert "it is as you saw it: perhaps row security, a trigger" in outcome.words
+
+
+async def test_a_status_that_is_null_is_called_so(database: Database, hand: psycopg.Connection) -> None:
+    run(hand, f"CREATE TABLE jobs ({JOBS})", HELD, "INSERT INTO jobs VALUES (2, NULL), (3, NULL)")
+    queue = await understood(database)
+    assert "its status NULL is other" in (await queue.requeue(await the_job(queue, "3"), "ops", "x")).words
+
+
+async def test_twenty_operators_requeue_a_job_once(
+    database: Database, hand: psycopg.Connection, blank_dsn: str
+) -> None:
+    run(hand, f"CREATE TABLE jobs ({JOBS}, attempts int DEFAULT 1)", HELD, "INSERT INTO jobs VALUES (2)")
+    queue = await understood(database)
+    seen = await the_job(queue)
+    others = [Database(blank_dsn) for _ in range(20)]
+    try:
+        outcomes = await asyncio.gather(
+            *(Queue(other, queue.profile).requeue(seen, f"ops{n}", "x") for n, other in enumerate(others))
+        )
+    finally:
+        for other in others:
+            await other.close()
+    assert [outcome.done for outcome in outcomes].count(True) == 1
+
+
+# Heartbeats in a table of workers.
+
+WORKERS = (
+    "CREATE TABLE workers (id text PRIMARY KEY, last_seen timestamptz)",
+    "CREATE TABLE jobs (id int PRIMARY KEY, status text, worker_id text REFERENCES workers, attempts int DEFAULT 1)",
+    "INSERT INTO workers VALUES ('dead', now() - interval '1 h'), ('new', NULL)",
+    "INSERT INTO jobs VALUES (1, 'running', 'dead'), (2, 'running', 'new'), (3, 'pending', NULL), (4, 'running', NULL)",
+)
+LEASE = {"lease": "last_seen + 90 seconds"}
+
+
+async def test_a_worker_that_has_not_beaten_yet_is_alive(database: Database, hand: psycopg.Connection) -> None:
+    run(hand, *WORKERS)
+    queue = await understood(database, **LEASE)
+    jobs = {job.id: job for job in (await queue.snapshot(View.ALL)).jobs}
+    assert {name: (str(job.state), str(job.reason)) for name, job in jobs.items()} == {
+        "1": ("stuck", "expired"),
+        "2": ("processing", "None"),
+        "3": ("pending", "None"),
+        "4": ("stuck", "owner gone"),
+    }
+    refused = await queue.requeue(jobs["2"], "ops", "x")
+    assert not refused.done
+    assert "nothing says that it is dead" in refused.words
+    assert (await queue.requeue(jobs["4"], "ops", "x")).done
+    assert [one.key for one in await queue.sweep(Policy.REQUEUE, "ops")] == [("1",)]
+
+
+@contextmanager
+def holding(dsn: str, statement: str) -> Iterator[psycopg.Connection]:
+    """Another session in the middle of a transaction, which is rolled back unless it commits by itself."""
+    with psycopg.connect(dsn) as connection:
+        connection.execute(statement.encode())
+        yield connection
+        connection.rollback()
+
+
+async def test_a_heartbeat_made_while_the_lock_is_waited_for_counts(
+    database: Database, hand: psycopg.Connection, blank_dsn: str
+) -> None:
+    run(hand, *WORKERS)
+    queue = await understood(database, **LEASE)
+    seen = await the_job(queue)
+    with holding(blank_dsn, "SELECT FROM jobs WHERE id = 1 FOR UPDATE") as other:
+        act = asyncio.create_task(queue.requeue(seen, "ops", "x"))
+        await asyncio.to_thread(until, lambda: is_blocked_by(hand, other))
+        run(hand, "UPDATE workers SET last_seen = now() WHERE id = 'dead'")
+        other.commit()
+        outcome = await act
+    assert not outcome.done
+    assert "a live lease is not requeued" in outcome.words
+
+
+@pytest.mark.parametrize("act", ["requeue", "sweep"])
+async def test_a_heartbeat_under_way_is_not_overtaken(
+    database: Database, hand: psycopg.Connection, blank_dsn: str, act: str
+) -> None:
+    run(hand, *WORKERS)
+    queue = await understood(database, **LEASE)
+    seen = await the_job(queue)
+    with (
+        holding(blank_dsn, "UPDATE workers SET last_seen = now() WHERE id = 'dead'"),
+        pytest.raises(Refused, match="55P03"),
+    ):
+        if act == "requeue":
+            await queue.requeue(seen, "ops", "x")
+        else:
+            await queue.sweep(Policy.REQUEUE, "ops")
+    if act == "requeue":
+        assert (await queue.requeue(seen, "ops", "x")).done
+    else:
+        assert len(await queue.sweep(Policy.REQUEUE, "ops")) == 1
+
+
+def is_blocked_by(hand: psycopg.Connection, other: psycopg.Connection) -> bool:
+    query = "SELECT count(*) FROM pg_stat_activity WHERE %s = ANY (pg_blocking_pids(pid))"
+    row = hand.execute(query, [other.info.backend_pid]).fetchone()
+    return row is not None and row[0] > 0
+
+
+async def test_the_plain_table_opens_by_name(database: Database, hand: psycopg.Connection) -> None:
+    run(hand, f"CREATE TABLE jobs ({JOBS})", HELD, "INSERT INTO jobs VALUES (2)")
+    queue = await finding.find(database, table="jobs")
+    assert (await queue.snapshot()).tallies[State.STUCK].count == 1
