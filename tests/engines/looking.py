@@ -1,10 +1,16 @@
 """What an operator sees of a queue, in the few words that the tests need."""
 
+import asyncio
+
 import psycopg
+import pytest
 from psycopg import sql
 
+from leasetop.database import Database
+from leasetop.errors import Refused
 from leasetop.model import Job, Outcome, State, View
 from leasetop.queue import Queue
+from tests.waiting import until
 
 
 async def counts(queue: Queue) -> dict[State, int]:
@@ -45,3 +51,39 @@ async def details_agree(queue: Queue) -> None:
         assert detail.job is not None
         assert (detail.job.key, detail.job.state, detail.job.owner) == (job.key, job.state, job.owner)
         assert (detail.history is None) == (queue.profile.history is None)
+
+
+async def beats_count(queue: Queue, dsn: str, job: Job, held: str, beat: str) -> None:
+    """A heartbeat that is made while the act waits for the job's row counts; one that is under way is not overtaken.
+
+    `held` locks the job's row and changes nothing; `beat` is the heartbeat.
+    """
+    with psycopg.connect(dsn) as worker:
+        worker.execute(beat.encode())
+        with pytest.raises(Refused, match="55P03"):
+            await requeue(queue, job)
+        worker.rollback()
+        worker.execute(held.encode())
+        act = asyncio.create_task(requeue(queue, job))
+        with psycopg.connect(dsn, autocommit=True) as other:
+            waiting = "SELECT FROM pg_stat_activity WHERE %s = ANY (pg_blocking_pids(pid))"
+            await asyncio.to_thread(until, lambda: other.execute(waiting, [worker.info.backend_pid]).fetchall())
+            assert other.execute(beat.encode()).rowcount == 1
+        worker.rollback()
+        outcome = await act
+    assert not outcome.done, outcome.words
+    assert "a live lease is not requeued" in outcome.words
+
+
+async def only_one_of_many_is_done(queue: Queue, dsn: str, job: Job) -> None:
+    """Ten operators who saw the same requeue it at the same time."""
+    databases = [Database(dsn) for _ in range(10)]
+    try:
+        acts = (requeue(Queue(database, queue.profile), job) for database in databases)
+        outcomes = await asyncio.gather(*acts, return_exceptions=True)
+    finally:
+        for database in databases:
+            await database.close()
+    # Who meets the lock of another's act may be told to look again.
+    assert all(isinstance(outcome, Outcome | Refused) for outcome in outcomes), outcomes
+    assert [isinstance(outcome, Outcome) and outcome.done for outcome in outcomes].count(True) == 1

@@ -6,7 +6,7 @@ from leasetop.model import Job, Reason, State
 from leasetop.queue import Queue
 from tests.engines.conftest import MakeEngine
 from tests.engines.driver import Engine
-from tests.engines.looking import counts, details_agree, only, requeue
+from tests.engines.looking import counts, details_agree, only, only_one_of_many_is_done, requeue
 from tests.engines.task import DECLINED, FAIL, HANG, LATE, SUCCEED
 
 pytestmark = pytest.mark.engines
@@ -112,3 +112,7 @@ async def test_a_late_finisher_cannot_end_a_requeued_job(engine: Engine, queue: 
     assert await counts(queue) == {State.PENDING: 1}
     engine.work(SUCCEED)
     assert await counts(queue) == {State.COMPLETED: 1}
+
+
+async def test_of_many_who_requeue_at_once_one_does(engine: Engine, queue: Queue, blank_dsn: str) -> None:
+    await only_one_of_many_is_done(queue, blank_dsn, await killed(engine, queue))

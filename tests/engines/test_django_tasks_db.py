@@ -6,7 +6,7 @@ from leasetop.model import Evidence, Job, Reason, State
 from leasetop.queue import Queue
 from tests.engines.conftest import MakeEngine
 from tests.engines.driver import Engine
-from tests.engines.looking import counts, details_agree, only, requeue
+from tests.engines.looking import counts, details_agree, only, only_one_of_many_is_done, requeue
 from tests.engines.task import FAIL, HANG, LATE, SUCCEED
 
 pytestmark = pytest.mark.engines
@@ -102,3 +102,7 @@ async def test_a_late_finisher_ends_a_requeued_job_that_nobody_ran_again(engine:
         worker.end()
     assert await counts(queue) == {State.COMPLETED: 1}
     assert (await only(queue, State.COMPLETED)).attempts == 1
+
+
+async def test_of_many_who_requeue_at_once_one_does(engine: Engine, queue: Queue, blank_dsn: str) -> None:
+    await only_one_of_many_is_done(queue, blank_dsn, await killed(engine, queue))

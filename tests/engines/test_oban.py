@@ -6,7 +6,7 @@ from leasetop.model import Job, Reason, State
 from leasetop.queue import Queue
 from tests.engines.conftest import MakeEngine
 from tests.engines.driver import Engine
-from tests.engines.looking import counts, details_agree, only, requeue
+from tests.engines.looking import counts, details_agree, only, only_one_of_many_is_done, requeue
 from tests.engines.task import DECLINED, FAIL, HANG, LATE, SUCCEED
 from tests.waiting import until
 
@@ -201,3 +201,7 @@ async def test_a_late_finisher_cannot_end_anothers_run(engine: Engine, queue: Qu
             late.end()
             assert engine.rows(_ROWS) == before
             assert await counts(queue) == {State.PROCESSING: 1}
+
+
+async def test_of_many_who_requeue_at_once_one_does(engine: Engine, queue: Queue, blank_dsn: str) -> None:
+    await only_one_of_many_is_done(queue, blank_dsn, await killed(engine, queue))

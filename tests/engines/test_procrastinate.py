@@ -6,7 +6,7 @@ from leasetop.model import Job, Reason, State
 from leasetop.queue import Queue
 from tests.engines.conftest import MakeEngine
 from tests.engines.driver import Engine
-from tests.engines.looking import counts, details_agree, only, requeue
+from tests.engines.looking import beats_count, counts, details_agree, only, only_one_of_many_is_done, requeue
 from tests.engines.task import FAIL, HANG, LATE, SUCCEED
 
 pytestmark = pytest.mark.engines
@@ -131,3 +131,13 @@ async def test_a_late_finisher_ends_the_job_while_another_runs_it(engine: Engine
             late.end()
             assert await counts(queue) == {State.COMPLETED: 1}
     assert engine.rows(_STARTS) == [(2,)]
+
+
+async def test_a_heartbeat_made_meanwhile_counts(engine: Engine, queue: Queue, blank_dsn: str) -> None:
+    job = await killed(engine, queue)
+    beat = "UPDATE procrastinate_workers SET last_heartbeat = now()"
+    await beats_count(queue, blank_dsn, job, "SELECT FROM procrastinate_jobs FOR UPDATE", beat)
+
+
+async def test_of_many_who_requeue_at_once_one_does(engine: Engine, queue: Queue, blank_dsn: str) -> None:
+    await only_one_of_many_is_done(queue, blank_dsn, await killed(engine, queue))

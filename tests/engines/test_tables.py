@@ -19,8 +19,8 @@ from leasetop.errors import Refused
 from leasetop.finding import find
 from leasetop.model import Job, Snapshot, State, View
 from leasetop.queue import Queue
-from tests.engines.hands import CASES, GOOD_JOB, HANGFIRE, OBAN_PY, QUE, RIVER, Case, E, G, Seen
-from tests.engines.looking import counts, execute, requeue, rows
+from tests.engines.hands import CASES, GOOD_JOB, HANGFIRE, OBAN_PY, QUE, RIVER, B, Case, E, G, Seen
+from tests.engines.looking import beats_count, counts, execute, only_one_of_many_is_done, requeue, rows
 from tests.waiting import until
 
 TABLES = Path(__file__).parent / "tables"
@@ -234,3 +234,26 @@ async def test_a_producer_that_beats_again_keeps_its_job(world: World) -> None:
     before = world.rows()
     assert not (await requeue(world.queue, seen)).done
     assert world.rows() == before
+
+
+BEATS = {
+    "oban-py": (
+        "SELECT FROM oban_jobs WHERE id = 6 FOR UPDATE",
+        f"UPDATE oban_producers SET updated_at = timezone('UTC', now()) WHERE uuid = '{B}'",
+    ),
+    "hangfire": (
+        "SELECT FROM hangfire.jobqueue WHERE jobid = 5 FOR UPDATE",
+        "UPDATE hangfire.server SET lastheartbeat = now() WHERE id = 'web:2'",
+    ),
+}
+
+
+@pytest.mark.parametrize(("case", "id_"), [(OBAN_PY, "6"), (HANGFIRE, "5")], ids=BEATS)
+async def test_a_heartbeat_made_meanwhile_counts(world: World, id_: str) -> None:
+    job = (await world.jobs())[id_]
+    await beats_count(world.queue, world.dsn, job, *BEATS[world.case.profile])
+
+
+@pytest.mark.parametrize(("case", "id_"), BACK)
+async def test_of_many_who_requeue_at_once_one_does(world: World, id_: str) -> None:
+    await only_one_of_many_is_done(world.queue, world.dsn, (await world.jobs())[id_])
