@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from leasetop.config import Environment, Settings
     from leasetop.database import Database
     from leasetop.demo.fleet import Fleet
+    from leasetop.model import Job
     from leasetop.queue import Queue
 
 T = TypeVar("T")
@@ -291,6 +292,11 @@ def _pairs(given: tuple[str, ...], option: str) -> dict[str, str]:
     return found
 
 
+sure_option = click.option(
+    "--sure",
+    is_flag=True,
+    help="You have made sure that the owners are dead, where nothing in the database proves it.",
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="For programs.")
 
 
@@ -478,9 +484,10 @@ def list_(target: Target, state: str | None, limit: int, as_json: bool) -> None:
 @main.command()
 @operators_policy_option
 @click.option("--dry-run", is_flag=True, help="Show which leases would be ended, and change nothing.")
+@sure_option
 @json_option
 @target_options
-def sweep(target: Target, policy: str | None, dry_run: bool, as_json: bool) -> None:
+def sweep(target: Target, policy: str | None, dry_run: bool, sure: bool, as_json: bool) -> None:
     """End all expired leases, once."""
     from leasetop import report, text, whoami
 
@@ -500,28 +507,60 @@ def sweep(target: Target, policy: str | None, dry_run: bool, as_json: bool) -> N
         click.echo(f"{text.plural(len(expired), 'expired lease')} would be swept ({chosen}); nothing was changed")
 
     async def act(queue: "Queue") -> None:
+        if not sure and any(queue.profile.unproven("sweep", job) for job in await queue.expired(1)):
+            raise LeasetopError(
+                f"{queue.profile.title}: only their age says that these leases are dead; look at them with --dry-run, "
+                "make sure that their workers are gone, and say --sure"
+            )
         swept = await queue.sweep(chosen, whoami.operator())
         if as_json:
             for one in swept:
                 click.echo(json.dumps(report.swept_json(one)))
         else:
             click.echo(report.swept_words(swept))
+        if not swept and (left := await queue.expired()):
+            click.echo(f"{text.plural(len(left), 'expired lease')} left: locked by others, or not this role's to write")
 
     _run(_with_queue(target, preview if dry_run else act))
+
+
+def _confirmed(queue: "Queue", jobs: list["Job"], given: int) -> bool:
+    """Asks; where nothing in the database proves that the owners are dead, for more than a y."""
+    if not any(queue.profile.unproven("requeue", job) for job in jobs):
+        return click.confirm(f"Requeue {len(jobs)} of {given}?", err=True)
+    wanted = jobs[0].id if len(jobs) == 1 else str(len(jobs))
+    what = "its id" if len(jobs) == 1 else "their number"
+    asked = f"Nothing in the database proves that the owner is dead. To requeue {wanted} all the same, type {what}"
+    return bool(click.prompt(asked, default="", show_default=False, err=True).strip() == wanted)
+
+
+async def _requeued(queue: "Queue", job: "Job", reason: str, sure: bool) -> tuple[bool, str]:
+    """Whether one job was requeued, and the words: that one is refused must not keep the others."""
+    from leasetop import text, whoami
+
+    if not sure and queue.profile.unproven("requeue", job):
+        name = text.safe(job.id)
+        return False, f"job {name}: nothing in the database proves that its owner is dead: make sure, and say --sure"
+    try:
+        outcome = await queue.requeue(job, whoami.operator(), reason)
+    except Refused as error:
+        return False, f"job {text.safe(job.id)}: {error}"
+    return outcome.done, outcome.words
 
 
 @main.command()
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
 @click.option("--reason", required=True, help="Why: goes to the history.")
 @click.option("--yes", is_flag=True, help="Do not ask. Required where there is no terminal.")
+@sure_option
 @json_option
 @target_options
-def requeue(ids: tuple[str, ...], target: Target, reason: str, yes: bool, as_json: bool) -> None:
+def requeue(ids: tuple[str, ...], target: Target, reason: str, yes: bool, sure: bool, as_json: bool) -> None:
     """Return stuck or failed jobs to Pending, guarded by what is shown. A live lease is refused.
 
     Exits with 1 when any of them was refused.
     """
-    from leasetop import report, whoami
+    from leasetop import report, text
 
     if not reason.strip():
         raise click.BadParameter("must not be empty", param_hint="--reason")
@@ -534,16 +573,15 @@ def requeue(ids: tuple[str, ...], target: Target, reason: str, yes: bool, as_jso
         if jobs and not yes:
             _, clock = await queue.list_jobs(None, 1)
             click.echo(report.jobs_text(jobs, clock.at))
-            if not click.confirm(f"Requeue {len(jobs)} of {len(found)}?", err=True):
+            if not _confirmed(queue, jobs, len(found)):
                 click.echo("nothing was changed", err=True)
                 return False
         well = True
         for given, job in found.items():
             if job is None:
-                done, words = False, f"job {given}: there is none"
+                done, words = False, f"job {text.safe(given)}: there is none"
             else:
-                outcome = await queue.requeue(job, whoami.operator(), reason.strip())
-                done, words = outcome.done, outcome.words
+                done, words = await _requeued(queue, job, reason.strip(), sure or not yes)
             well = well and done
             if as_json:
                 click.echo(json.dumps({"id": given, "requeued": done, "message": words}))

@@ -208,12 +208,19 @@ async def _with_params(database: Database, profile: Profile, params: Mapping[str
     chosen = profile.given(params)
     for name, value in params.items():
         kind = profile.params[name].type
-        check = {"interval": b"SELECT %s::interval", "integer": b"SELECT %s::integer", "text": b"SELECT %s::text"}[kind]
+        # A time-out below zero makes live jobs look dead.
+        check = {
+            "interval": b"SELECT %s::interval > interval '0'",
+            "integer": b"SELECT %s::integer > 0",
+            "text": b"SELECT %s::text IS NOT NULL",
+        }[kind]
         async with database.reading() as connection:
             try:
                 await connection.execute(b"SAVEPOINT value")
-                await connection.execute(check, [value])
+                row = await (await connection.execute(check, [value])).fetchone()
             except psycopg.DataError as error:
                 await connection.execute(b"ROLLBACK TO SAVEPOINT value")
                 raise ProfileError(f"parameter {name}: {in_words(error)}") from None
+            if row is None or not row[0]:
+                raise ProfileError(f"parameter {name}: '{text.safe(value)}' is not above zero")
     return chosen

@@ -21,7 +21,7 @@ from typing import Any
 
 from leasetop import statements, toml
 from leasetop.errors import LeasetopError
-from leasetop.model import Evidence, Key, Reason, State
+from leasetop.model import Evidence, Job, Key, Reason, State
 
 _SHIPPED = Path(__file__).parent / "profiles"
 
@@ -217,6 +217,17 @@ class Profile:
         if state is State.FAILED and "retry" in self.actions:
             return self.actions["retry"]
         return self.actions.get("requeue")
+
+    def unproven(self, act: str, job: Job) -> Action | Evidence | None:
+        """What leaves it to the operator to be sure that a job's owner is dead, before that act; None: it is proven.
+
+        An action that says so (`confirm`), or evidence that is the job's age alone.
+        """
+        action = self.way_back(job.state) if act == "requeue" else self.actions.get(act)
+        if action is not None and action.confirm:
+            return action
+        by_age = self.evidence is Evidence.AGE and job.state is State.STUCK and job.reason is not Reason.PARKED
+        return Evidence.AGE if by_age else None
 
     def named(self, names: Mapping[str, str], title: str | None = None) -> "Profile":
         """The same with the identifiers and values of one queue in one database. Raises ProfileError."""

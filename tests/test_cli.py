@@ -122,6 +122,52 @@ def test_a_partly_refused_requeue_exits_with_1_and_does_the_rest(
     assert world.row(connection, live)[0] == "Processing"
 
 
+@pytest.fixture
+def aged(connection: psycopg.Connection, tmp_path: Path) -> Path:
+    """A profile of a table that says only since when its jobs are held; a trigger forbids to write one of them."""
+    connection.execute(b"CREATE TABLE tasks (id int PRIMARY KEY, status text, worker text, locked_at timestamptz)")
+    connection.execute(
+        b"INSERT INTO tasks SELECT n, 'running', 'w', now() - interval '1 day' FROM generate_series(1, 3) n"
+    )
+    connection.execute(b"INSERT INTO tasks VALUES (4, 'pending', NULL, NULL)")
+    connection.execute(
+        b"""CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS
+            $$ BEGIN IF OLD.id = 2 THEN RAISE 'job 2 is under legal hold'; END IF; RETURN NEW; END $$"""
+    )
+    connection.execute(b"CREATE TRIGGER no BEFORE UPDATE ON tasks FOR EACH ROW EXECUTE FUNCTION no()")
+    file = tmp_path / "tasks.toml"
+    words = ["profile", "--dsn", connection.info.dsn, "--table", "tasks", "--set", "lease=locked_at + 4 hours"]
+    assert run(*words, "--output", str(file)).returncode == 0
+    return file
+
+
+def test_where_age_is_all_the_evidence_one_must_be_sure(leasetop: Leasetop, aged: Path) -> None:
+    words = ["requeue", "1", "--profile", str(aged), "--reason", "x", "--yes"]
+    unsure = leasetop(*words)
+    assert unsure.returncode == 1
+    assert "nothing in the database proves that its owner is dead" in one_line(unsure)
+    assert "job 1: requeued" in leasetop(*words, "--sure").stdout
+    swept = leasetop("sweep", "--profile", str(aged))
+    assert swept.returncode == 1
+    assert "say --sure" in one_line(swept)
+    assert len(leasetop("sweep", "--profile", str(aged), "--dry-run").stdout.splitlines()) == 4
+
+
+def test_one_job_that_the_server_refuses_does_not_keep_the_others(leasetop: Leasetop, aged: Path) -> None:
+    done = leasetop("requeue", "1", "2", "3", "--profile", str(aged), "--reason", "x", "--yes", "--sure")
+    assert done.returncode == 1
+    assert [line[:15] for line in done.stdout.splitlines()] == ["job 1: requeued", "job 3: requeued"]
+    assert "job 2: job 2 is under legal hold" in one_line(done)
+
+
+def test_a_sweep_that_may_end_nothing_says_what_is_left(leasetop: Leasetop, connection: psycopg.Connection) -> None:
+    world.held(connection, lease_s=-5)
+    with psycopg.connect(connection.info.dsn) as other:
+        other.execute(b"SELECT FROM payment_jobs FOR UPDATE")
+        done = leasetop("sweep")
+    assert "1 expired lease left: locked by others, or not this role's to write" in done.stdout
+
+
 def test_an_empty_reason_is_refused(leasetop: Leasetop) -> None:
     assert leasetop("requeue", "1", "--reason", "  ", "--yes").returncode == 2
 

@@ -131,7 +131,8 @@ async def test_a_parameter_moves_the_line_between_live_and_stuck(database: Datab
 
 @pytest.mark.parametrize(
     ("params", "said"),
-    [({"stale": "1 s"}, "has no parameter 'stale'; it has stale_after"), ({"stale_after": "'; DROP"}, "stale_after:")],
+    [({"stale": "1 s"}, "has no parameter 'stale'; it has stale_after"), ({"stale_after": "'; DROP"}, "stale_after:")]
+    + [({"stale_after": span}, "is not above zero") for span in ("-1 minute", "0", "00:00")],
 )
 async def test_a_wrong_parameter_is_refused_in_words(
     database: Database, blank_dsn: str, params: dict[str, str], said: str

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 
 from leasetop.clock import ServerClock
-from leasetop.model import Evidence, Job, Outcome, Reason, State
+from leasetop.model import Job, Outcome, Reason, State
 from leasetop.queue import PAST, Queue
 from leasetop.refusals import holding
 from leasetop.tui.screens.bulk import Plan
@@ -42,8 +42,7 @@ def plan(name: str, queue: Queue, actor: str, jobs: list[Job], clock: ServerCloc
 
     ways = [profile.way_back(job.state) if name == "requeue" else profile.actions.get(name) for job in jobs]
     effects = dict.fromkeys(way.effect for way in ways if way is not None and way.effect)
-    unproven = profile.evidence is Evidence.AGE and any(job.state is State.STUCK for job in jobs)
-    unsure = unproven or any(way is not None and way.confirm for way in ways)
+    unsure = any(profile.unproven(name, job) for job in jobs)
     able = sum(not doubt(job) for job in jobs)
     return Plan(
         verb=name.replace("_", " ").capitalize(),

@@ -275,6 +275,22 @@ async def test_where_age_is_all_the_evidence_the_id_must_be_typed(app: LeasetopA
         assert still.acts == [("requeue", "8841", "ops@box", "died", False)]
 
 
+async def test_where_age_is_all_the_evidence_a_sweep_needs_their_number(app: LeasetopApp, still: StillQueue) -> None:
+    still.profile = replace(still.profile, evidence=Evidence.AGE)
+    number = str(len(await still.expired()))
+    async with app.run_test(size=(140, 40)) as pilot:
+        await settled(pilot)
+        await pilot.press("S")
+        await settled(pilot)
+        await pilot.press("y", "enter")
+        assert still.acts == []
+        await pilot.press("backspace")
+        await typed(pilot, number)
+        await pilot.press("enter")
+        await finished(pilot, "act")
+        assert [act[0] for act in still.acts] == ["sweep"]
+
+
 async def test_a_late_finisher_is_told(app: LeasetopApp, still: StillQueue) -> None:
     still.profile = replace(still.profile, completion_fenced=False)
     async with app.run_test(size=(140, 40)) as pilot:

@@ -426,8 +426,7 @@ class JobsScreen(Board):
     async def _sweep(self) -> None:
         async with self.top.acting():
             preview = await self.top.queue.expired()
-            action = self.top.queue.profile.actions["sweep"]
-            dialog = SweepDialog(preview, self.top.policy, self.top.server_clock, action)
+            dialog = SweepDialog(preview, self.top.policy, self.top.server_clock, self.top.queue.profile)
             decision = await self.top.push_screen_wait(dialog)
             if decision is None:
                 return
@@ -438,7 +437,7 @@ class JobsScreen(Board):
 def _swept(done: int, shown: int) -> str:
     if done == shown:
         return f"{text.plural(done, 'expired lease')} swept"
-    return f"{done} of {text.plural(shown, 'expired lease')} swept: the others did not qualify any more"
+    return f"{done} of {text.plural(shown, 'expired lease')} swept: the others changed, or are locked or protected"
 
 
 def _nothing(snapshot: Snapshot) -> str:

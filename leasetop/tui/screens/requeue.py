@@ -103,12 +103,8 @@ class RequeueDialog(ModalScreen[Requeue | None]):
         return self._possible and (self._force or not self._live)
 
     @property
-    def _by_age(self) -> bool:
-        return self._profile.evidence is Evidence.AGE and self._job.state is State.STUCK
-
-    @property
     def _must_type(self) -> bool:
-        return self._live or self._by_age or bool(self._way and self._way.confirm)
+        return self._live or self._profile.unproven("requeue", self._job) is not None
 
     def _judge(self) -> None:
         """The verdict, again each second: a lease that was live may be over by now."""
@@ -179,7 +175,7 @@ class RequeueDialog(ModalScreen[Requeue | None]):
         if job.created_at is not None and self._detail.clock.now() - job.created_at > window:
             known = f"The provider knows its key again for {text.duration(window)} only: "
             pieces.append((f"{known}run again, this payment can be made twice.\n", "bold $text-warning"))
-        if self._by_age:
+        if self._profile.unproven("requeue", job) is Evidence.AGE:
             pieces.append("No heartbeat is kept: only its age says that the lease is dead. Its worker may be slow.\n")
         if not self._profile.completion_fenced:
             pieces.append(

@@ -8,12 +8,12 @@ from textual.binding import Binding
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.screen import ModalScreen
-from textual.widgets import Button, Static
+from textual.widgets import Button, Input, Static
 
 from leasetop import report, statements, text
 from leasetop.clock import ServerClock
 from leasetop.model import Job, Policy
-from leasetop.profile import Action
+from leasetop.profile import Profile
 from leasetop.queue import PAGE
 from leasetop.tui.widgets.rows import Column, Rows
 
@@ -35,9 +35,10 @@ class SweepDialog(ModalScreen[Sweep | None]):
         Binding("y", "apply", "Sweep"),
     ]
 
-    def __init__(self, jobs: tuple[Job, ...], policy: Policy, clock: ServerClock, action: Action) -> None:
+    def __init__(self, jobs: tuple[Job, ...], policy: Policy, clock: ServerClock, profile: Profile) -> None:
         super().__init__()
-        self._jobs, self._clock, self._action = jobs, clock, action
+        self._jobs, self._clock, self._action = jobs, clock, profile.actions["sweep"]
+        self._typed = str(len(jobs)) if any(profile.unproven("sweep", job) for job in jobs) else None
         self._policy = policy if self._may_park else Policy.REQUEUE
 
     def compose(self) -> ComposeResult:
@@ -55,6 +56,7 @@ class SweepDialog(ModalScreen[Sweep | None]):
                 empty="No lease is expired: there is nothing to sweep.",
                 id="preview",
             )
+            yield Input(placeholder=f"type {self._typed} to go on", id="typed", compact=True)
             with Horizontal(classes="buttons"):
                 yield Button("Sweep", variant="warning", id="yes", compact=True)
                 yield Button("Cancel", id="no", compact=True)
@@ -65,7 +67,9 @@ class SweepDialog(ModalScreen[Sweep | None]):
         table = self.query_one("#preview", Rows)
         table.show((job.key, job) for job in self._jobs)
         self.query_one("#yes").display = bool(self._jobs)
-        table.focus()
+        typed = self.query_one("#typed")
+        typed.display = self._typed is not None
+        (table if self._typed is None else typed).focus()
         self._explain()
 
     @property
@@ -90,9 +94,14 @@ class SweepDialog(ModalScreen[Sweep | None]):
             if self._policy is Policy.REQUEUE
             else "park: Stuck, not run again until a person decides"
         )
-        self.query_one("#verdict", Static).update(Content.assemble((what, "bold"), f"  {then}"))
+        pieces: list[str | tuple[str, str]] = [(what, "bold"), f"  {then}"]
+        if self._typed is not None:
+            unproven = "Only their age says that these leases are dead: be sure that their workers are gone."
+            pieces.append((f"\n{unproven}", "bold $text-warning"))
+        self.query_one("#verdict", Static).update(Content.assemble(*pieces))
+        key = "y" if self._typed is None else f"{self._typed} and enter"
         self.query_one("#hint", Static).update(
-            f"y sweeps these rows only,{' tab requeue/park,' if self._may_park else ''} esc cancels"
+            f"{key} sweeps these rows only,{' tab requeue/park,' if self._may_park else ''} esc cancels"
             if self._jobs
             else "esc closes"
         )
@@ -106,9 +115,14 @@ class SweepDialog(ModalScreen[Sweep | None]):
     def action_cancel(self) -> None:
         self.dismiss(None)
 
+    @on(Input.Submitted)
     @on(Button.Pressed, "#yes")
     def action_apply(self) -> None:
-        if self._jobs:
+        typed = self.query_one("#typed", Input)
+        if self._jobs and self._typed is not None and typed.value.strip() != self._typed:
+            self.query_one("#hint", Static).update(f"type {self._typed} to go on")
+            typed.focus()
+        elif self._jobs:
             self.dismiss(Sweep(self._jobs, self._policy))
 
     @on(Button.Pressed, "#no")
