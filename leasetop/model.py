@@ -6,12 +6,13 @@ Frozen values, no I/O, no SQL, no widgets. Instants are aware datetimes on the s
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from leasetop.clock import ServerClock
+from leasetop.paging import Place
 
 if TYPE_CHECKING:
     from leasetop.filter import Filter
@@ -153,6 +154,8 @@ class Job:
     error: str | None = None
     idempotency_key: str | None = None
     amount: str | None = None
+    place: Place | None = field(default=None, compare=False, repr=False)
+    """Where it stood in the list that it was read with."""
 
     @property
     def id(self) -> str:
@@ -385,6 +388,10 @@ class Snapshot:
     descending: bool = False
     limit: int = 0
     """How many jobs were asked for."""
+    after: Place | None = None
+    """The list begins behind that place; None: at its beginning."""
+    everywhere: bool = False
+    """Whether the filter looked at all jobs, and not at the first of each state only."""
     has_owners: bool = True
     """Whether this queue records who holds a job."""
     owner_count: int = 0

@@ -17,7 +17,7 @@ from typing import Any
 import psycopg
 from psycopg.rows import dict_row
 
-from leasetop import journal, reading, refusals, statements, text
+from leasetop import journal, paging, reading, refusals, statements, text
 from leasetop import profile as profiles
 from leasetop.anomalies import KNOWN, Findings, Late
 from leasetop.clock import ServerClock
@@ -50,6 +50,7 @@ from leasetop.model import (
     parsed,
     written,
 )
+from leasetop.paging import Place
 from leasetop.profile import Action, Profile
 
 PAGE = 500
@@ -117,10 +118,13 @@ class Queue:
         chosen: Filter | None = None,
         sort: str | None = None,
         descending: bool = False,
+        after: Place | None = None,
+        everywhere: bool = False,
     ) -> Snapshot:
         """All that a refresh shows, in one transaction: at most `limit` jobs and `owners` owners.
 
-        `chosen` and `sort` (a name of reading.SORTS) are about the first reading.CAP jobs of each state.
+        `chosen` and `sort` (a name of reading.SORTS) are about the first reading.CAP jobs of each state, or with
+        `everywhere` about all, however long that takes. `after` begins the list behind the place of an earlier one.
         Raises Unreachable or Refused.
         """
         wanted = chosen or Filter()
@@ -133,7 +137,10 @@ class Queue:
                 [
                     (_SERVER, {}),
                     (self._bind(reading.tallies(self.profile)), {}),
-                    (self._jobs(view, wanted, sort, descending), {"limit": limit, **wanted.values}),
+                    (
+                        self._jobs(view, wanted, sort, descending, after, everywhere),
+                        {"limit": limit, **wanted.values, **(paging.parameters(after.values) if after else {})},
+                    ),
                     (self._owners, {"limit": owners}),
                     (self._watchers, {}),
                     (self._throughput, _throughput_parameters()),
@@ -158,6 +165,8 @@ class Queue:
             sort=sort,
             descending=descending,
             limit=limit,
+            after=after,
+            everywhere=everywhere,
             tallies={
                 state: sum((tally for (known, _), tally in counted.items() if known is state), Tally())
                 for state in State
@@ -290,7 +299,7 @@ class Queue:
 
     async def expired(self, limit: int = PAGE) -> tuple[Job, ...]:
         """The preview of a sweep: the jobs whose lease is over, oldest first, at most `limit`."""
-        sql = reading.jobs(arm for arm in reading.arms(self.profile, [State.STUCK]) if arm.reason in _SWEPT)
+        sql = reading.jobs([arm for arm in reading.arms(self.profile, [State.STUCK]) if arm.reason in _SWEPT])
         async with self.database.reading() as connection:
             return tuple(map(self._job, await self._fetch(connection, self._bind(sql), {"limit": limit})))
 
@@ -535,7 +544,15 @@ class Queue:
             raise Refused(f"{self.profile.title}: only its own tool can do that right: {command}")
         return action
 
-    def _jobs(self, view: View, chosen: Filter, sort: str | None, descending: bool) -> bytes | None:
+    def _jobs(
+        self,
+        view: View,
+        chosen: Filter,
+        sort: str | None,
+        descending: bool,
+        after: Place | None = None,
+        everywhere: bool = False,
+    ) -> bytes | None:
         arms = [
             arm
             for arm in reading.arms(self.profile, view.states)
@@ -544,9 +561,9 @@ class Queue:
         ]
         if chosen.conditions or sort is not None:
             exact = {name: value for name, value in chosen.exact.items() if self._serves(name, chosen.values[value])}
-            sql = reading.chosen_jobs(arms, chosen.conditions, sort, descending, exact)
+            sql = reading.chosen_jobs(arms, chosen.conditions, sort, descending, exact, after, everywhere)
         else:
-            sql = reading.jobs(arms)
+            sql = reading.jobs(arms, after)
         # Not remembered where it is the operator's typing that makes it: there is no end to that.
         return statements.bind(sql) if sql else None
 
@@ -559,7 +576,7 @@ class Queue:
 
     @cached_property
     def _one(self) -> bytes:
-        return self._bind(reading.jobs(reading.arms(self.profile, State), one=True, longest=_WHOLE))
+        return self._bind(reading.job(reading.arms(self.profile, State), _WHOLE))
 
     @cached_property
     def _owners(self) -> bytes | None:
@@ -642,6 +659,7 @@ class Queue:
             key=tuple(row[f"key_{n}"] for n in range(len(self.profile.live.key))),
             state=state,
             reason=reason,
+            place=None if row["place"] is None else Place(row["arm"], tuple(row["place"])),
             **{name: row[name] for name in profiles.COLUMNS},
         )
 

@@ -8,7 +8,9 @@ is followed by a line break: it may end in a comment.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from leasetop import paging
 from leasetop.model import Reason, State
+from leasetop.paging import Place, Term
 from leasetop.profile import COLUMNS, KeyColumn, Profile, Source
 
 # A count stops here and says so: nothing that the screen asks may grow with the table.
@@ -48,9 +50,20 @@ class Arm:
         return f"'{self.state}' AS state, {reason} AS reason"
 
     @property
+    def terms(self) -> tuple[Term, ...]:
+        """Its order made total; none where the profile has none: sorting might cost more than it is worth."""
+        order = self.source.order.get(self.state)
+        return () if order is None else paging.terms(order, [column.sql for column in self.source.key])
+
+    @property
     def order(self) -> str:
         """ORDER BY, where the profile has one."""
-        return f"ORDER BY {self.source.order[self.state]}" if self.state in self.source.order else ""
+        return f"ORDER BY {', '.join(term.written for term in self.terms)}" if self.terms else ""
+
+    @property
+    def place(self) -> str:
+        """Where a row stands in that order, as SQL."""
+        return paging.place(self.terms) if self.terms else "NULL::text[]"
 
 
 def arms(profile: Profile, states: Iterable[State]) -> list[Arm]:
@@ -64,17 +77,36 @@ def arms(profile: Profile, states: Iterable[State]) -> list[Arm]:
     ]
 
 
-def jobs(chosen: Iterable[Arm], *, one: bool = False, longest: int | None = None) -> str:
-    """Rows of jobs, at most `:limit`: state, reason, key_0..n, and each canonical column.
-
-    `one` is for the job of `:key_NAME`. Texts are cut, and end in an ellipsis then; `longest` is for a single job, of
-    which one wants to see more.
-    """
+def job(chosen: Iterable[Arm], longest: int) -> str:
+    """The job of `:key_NAME`: state, reason, key_0..n, and each canonical column, with texts of at most that length."""
     return _union(
-        f"SELECT {arm.labels}, {', '.join(_columns(arm.source, longest))} "
-        f"{arm.one if one else arm.rows} {arm.order} LIMIT :limit"
+        f"SELECT {arm.labels}, {', '.join(_columns(arm.source, longest))}, NULL::integer AS arm, NULL::text[] AS place "
+        f"{arm.one} LIMIT :limit"
         for arm in chosen
     )
+
+
+def jobs(chosen: Sequence[Arm], after: Place | None = None) -> str:
+    """Rows of jobs, at most `:limit`: state, reason, key_0..n, each canonical column, and its place (arm, place).
+
+    Texts are cut, and end in an ellipsis then. `after` begins behind a place that such a row had.
+    """
+    found = _union(
+        f"SELECT {arm.labels}, {', '.join(_columns(arm.source, None))}, {n} AS arm, {arm.place} AS place "
+        f"{rows} {arm.order} LIMIT :limit"
+        for n, arm in enumerate(chosen)
+        for rows in _beyond(n, arm, arm.rows, after)
+    )
+    return f"SELECT * FROM ({found}) AS found LIMIT :limit" if found else ""
+
+
+def _beyond(n: int, arm: Arm, rows: str, after: Place | None) -> list[str]:
+    """The rows of an arm behind a place: all of those that come later, none of those before."""
+    if after is None or after.arm is None or n > after.arm:
+        return [rows]
+    if n < after.arm:
+        return []
+    return [f"{rows} AND ({only})" for only in paging.after(arm.terms, after.values)]
 
 
 # Canonical columns by which a list can be sorted, as the screen names them.
@@ -88,40 +120,55 @@ SORTS = {
     "owner": "owner",
     "lease": "lease_until",
     "try": "attempts",
-    "age": "now() - created_at",
+    "age": "-extract(epoch FROM created_at)",
     "error": "error",
     "priority": "priority",
 }
 
 
 def chosen_jobs(
-    chosen: Iterable[Arm],
+    chosen: Sequence[Arm],
     conditions: Sequence[str],
     sort: str | None = None,
     descending: bool = False,
     exact: Mapping[str, str] | None = None,
+    after: Place | None = None,
+    everywhere: bool = False,
 ) -> str:
     """As `jobs`, but only those that fulfil conditions over the canonical columns, or sorted by one of them.
 
     Looks at the first CAP rows of each arm: a refresh must not grow with the table. Whether that was all of them the
     tallies say, whose counts stop at the same number. `exact` are canonical columns, with the parameters that they
-    equal, which an index serves: those are looked for in all rows.
+    equal, which an index serves: those are looked for in all rows. `everywhere` looks at all rows for the others, too.
     """
-    order = ""
-    if sort is not None:
-        column = SORTS[sort]
-        # Numbers that are written as texts are sorted as numbers.
-        by = [f"length({column})", column] if column == "key_0" else [column]
-        direction = "DESC" if descending else "ASC"
-        order = "ORDER BY " + ", ".join(f"{part} {direction} NULLS LAST" for part in by)
+    by = _sorting(sort, descending, len(chosen[0].source.key)) if sort is not None and chosen else ()
     where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
     found = _union(
-        f"SELECT * FROM (SELECT {arm.labels}, {', '.join(_columns(arm.source, None))}, "
-        f"{job_id(arm.source.key)} AS job_id "
-        f"{_exactly(arm, exact or {})} {arm.order} LIMIT {CAP}) AS few {where} {'' if order else 'LIMIT :limit'}"
-        for arm in chosen
+        f"SELECT * FROM (SELECT {arm.labels}, {', '.join(_columns(arm.source, None))}, {n} AS arm, "
+        f"{'NULL::text[]' if by else arm.place} AS place, {job_id(arm.source.key)} AS job_id "
+        f"{rows} {arm.order} {'' if everywhere else f'LIMIT {CAP}'}) AS few {where} {'' if by else 'LIMIT :limit'}"
+        for n, arm in enumerate(chosen)
+        for rows in _beyond(n, arm, _exactly(arm, exact or {}), after)
     )
-    return f"SELECT * FROM ({found}) AS found {order} LIMIT :limit" if found else ""
+    if not found or not by:
+        return f"SELECT * FROM ({found}) AS found LIMIT :limit" if found else ""
+    beyond = f"WHERE {' OR '.join(f'({only})' for only in paging.after(by, after.values))}" if after else ""
+    names = ["state", "reason", *(f"key_{n}" for n in range(len(chosen[0].source.key))), *COLUMNS]
+    return (
+        f"SELECT {', '.join(names)}, NULL::integer AS arm, {paging.place(by)} AS place "
+        f"FROM ({found}) AS found {beyond} "
+        f"ORDER BY {', '.join(term.written for term in by)} LIMIT :limit"
+    )
+
+
+def _sorting(sort: str, descending: bool, keys: int) -> tuple[Term, ...]:
+    """The total order of a sorted list."""
+    column = SORTS[sort]
+    # Numbers that are written as texts are sorted as numbers.
+    by = [f"length({column})", column] if column == "key_0" else [column]
+    first = [Term(part, descending, nulls_first=False) for part in by]
+    last = [name for name in ["state", *(f"key_{n}" for n in range(keys))] if name not in by]
+    return (*first, *(Term(name) for name in last))
 
 
 def _exactly(arm: Arm, exact: Mapping[str, str]) -> str:

@@ -71,6 +71,7 @@ ACTS = (
     Act("act('release')", "L", "Release", "Let parked jobs run again", On.JOBS, footer=False),
     Act("undo", "u", "Undo", "Take back the latest requeue, while the job is untouched", On.JOBS, footer=False),
     Act("find", "slash", "Filter", "Filter the jobs as you type; esc clears", On.JOBS, shown="/"),
+    Act("everywhere", "F", "All", "Let the filter look through all jobs, not the first of each state", On.JOBS, False),
     Act("sort", "s", "Sort", "Sort by a column, or turn the order round", On.JOBS, footer=False),
     Act("jump", "J", "Jump", "Show the job of an id, wherever it is", On.JOBS, footer=False),
     Act("mark", "space", "Mark", "Mark the job under the cursor, or unmark it", On.JOBS, footer=False),

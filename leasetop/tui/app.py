@@ -19,7 +19,7 @@ from leasetop.anomalies import Findings
 from leasetop.clock import ServerClock
 from leasetop.config import Config, Environment, environment_for
 from leasetop.database import Database
-from leasetop.errors import LeasetopError, Unreachable
+from leasetop.errors import LeasetopError, Refused, Unreachable
 from leasetop.finding import Survey, survey
 from leasetop.model import Backoff, Policy, Snapshot, View
 from leasetop.queue import Queue
@@ -348,6 +348,12 @@ class LeasetopApp(App[None]):
 
     @on(Lost)
     def _lost(self, message: Lost) -> None:
+        if self.poller.everywhere and isinstance(message.error, Refused):
+            # Most likely it took too long; the list is to be there again at once.
+            self.poller.everywhere = False
+            self.poller.wake()
+            self.say(f"not looked through all jobs: {message.error}", failed=True)
+            return
         if self._error is None:
             self.say(str(message.error), failed=True)
         self._error = message.error

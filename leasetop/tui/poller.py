@@ -7,18 +7,37 @@ take more than a fiftieth of one core of the server, by what they cost on the se
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from leasetop.errors import LeasetopError
 from leasetop.filter import Filter
 from leasetop.model import Snapshot, Throughput, View
+from leasetop.paging import Place
 from leasetop.queue import PAGE, WINDOW, Queue
 
 _SHARE = 0.02
 _MOST = 5_000
-"""Jobs of a view, at most: each refresh carries them all. Who looks for one among more has the filter."""
+"""Jobs of a window, at most: each refresh carries them all."""
 _LONGEST = timedelta(seconds=60)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Which part of a list is asked for: it grows by pages, and then moves on, by the place of a job in it."""
+
+    limit: int = PAGE
+    after: Place | None = None
+    skipped: int = 0
+    """How many jobs were before it when it was moved."""
+    before: "Window | None" = None
+
+    def further(self, snapshot: Snapshot) -> "Window | None":
+        """A page more; or, where that would be too many, the same number from the last page of this one on."""
+        if self.limit < _MOST:
+            return replace(self, limit=self.limit + PAGE)
+        place = snapshot.jobs[-PAGE].place
+        return None if place is None else Window(_MOST, place, self.skipped + len(snapshot.jobs) - PAGE + 1, self)
 
 
 class Poller:
@@ -35,7 +54,9 @@ class Poller:
         self.chosen = Filter()
         self.sort: str | None = None
         self.descending = False
-        self.limit = PAGE
+        self.everywhere = False
+        """Whether a filter looks at all jobs, once the operator has asked for that."""
+        self._window = Window()
         self.paused = False
         self.interval = interval
         self._queue = queue
@@ -58,20 +79,48 @@ class Poller:
         """Another queue from now on; an answer of the former one that is under way is dropped."""
         self._queue, self._throughput = queue, None
         self._costs.clear()
+        self.from_the_beginning()
         self.wake()
 
-    def more(self) -> bool:
-        """Asks for a page more from now on; False: it is as many as can be."""
-        if self.limit >= _MOST:
+    @property
+    def skipped(self) -> int:
+        """How many jobs were before the first that is shown, when the window was moved."""
+        return self._window.skipped
+
+    def from_the_beginning(self) -> None:
+        """Another list: its first page."""
+        self._window, self.everywhere = Window(), False
+
+    def more(self, snapshot: Snapshot) -> bool:
+        """Asks for what comes after the jobs of a snapshot; False: there is no more, or no way to ask for it."""
+        full = len(snapshot.jobs) >= snapshot.limit
+        if not full or (snapshot.after, snapshot.limit) != (self._window.after, self._window.limit):
             return False
-        self.limit += PAGE
+        window = self._window.further(snapshot)
+        if window is None:
+            return False
+        self._window = window
+        self.wake()
+        return True
+
+    def look_everywhere(self) -> None:
+        """Lets the filter look at all jobs, until the list is another; what that costs decides how often."""
+        self.everywhere = True
+        self._costs.clear()
+        self.wake()
+
+    def less(self) -> bool:
+        """Goes back to the window before this one; False: this is the first."""
+        if self._window.before is None:
+            return False
+        self._window = self._window.before
         self.wake()
         return True
 
     def is_answer(self, snapshot: Snapshot) -> bool:
         """Whether a snapshot answers what is asked now."""
-        asked = (self.view, self.chosen, self.sort, self.descending)
-        return (snapshot.view, snapshot.chosen, snapshot.sort, snapshot.descending) == asked
+        asked = (self.view, self.chosen, self.sort, self.descending, self._window.after)
+        return (snapshot.view, snapshot.chosen, snapshot.sort, snapshot.descending, snapshot.after) == asked
 
     def wake(self) -> None:
         """An early refresh: now, or as soon as the one under way is done. Also while paused."""
@@ -84,7 +133,13 @@ class Poller:
             asked = self._queue
             try:
                 snapshot = await asked.snapshot(
-                    self.view, self.limit, chosen=self.chosen, sort=self.sort, descending=self.descending
+                    self.view,
+                    self._window.limit,
+                    chosen=self.chosen,
+                    sort=self.sort,
+                    descending=self.descending,
+                    after=self._window.after,
+                    everywhere=self.everywhere,
                 )
             except LeasetopError as error:
                 if asked is self._queue:

@@ -257,3 +257,19 @@ async def test_a_heartbeat_made_meanwhile_counts(world: World, id_: str) -> None
 @pytest.mark.parametrize(("case", "id_"), BACK)
 async def test_of_many_who_requeue_at_once_one_does(world: World, id_: str) -> None:
     await only_one_of_many_is_done(world.queue, world.dsn, (await world.jobs())[id_])
+
+
+@every_case
+async def test_windows_join_to_the_whole_list(world: World) -> None:
+    whole = await world.jobs()
+    size, after, found = 3, None, list[Job]()
+    while True:
+        jobs = (await world.queue.snapshot(View.ALL, limit=size, after=after)).jobs
+        found += jobs
+        if len(jobs) < size or jobs[-1].place is None:
+            break
+        after = jobs[-1].place
+    # Where a state has no order, the list of windows ends: the screen says so.
+    assert len({job.id for job in found}) == len(found)
+    if len(jobs) < size:
+        assert {job.id for job in found} == set(whole)

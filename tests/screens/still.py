@@ -33,6 +33,7 @@ from leasetop.model import (
     View,
     Watcher,
 )
+from leasetop.paging import Place
 from leasetop.profile import shipped
 from leasetop.queue import PAST
 
@@ -183,6 +184,10 @@ class StillQueue:
         self.skew = timedelta()
         self.standby = False
         self.findings = Findings({}, ())
+        self.capped = False
+        """Whether there are more jobs Pending than are counted."""
+        self.slow: LeasetopError | None = None
+        """What it says when it is to look through everything."""
         self.acts: list[tuple[object, ...]] = []
         self.looked = trends()
 
@@ -193,13 +198,29 @@ class StillQueue:
         chosen: Filter | None = None,
         sort: str | None = None,
         descending: bool = False,
+        after: Place | None = None,
+        everywhere: bool = False,
     ) -> Snapshot:
+        if everywhere and self.slow is not None:
+            raise self.slow
         if self.error is not None:
             raise self.error
-        made = snapshot(view, self.jobs)
+        begin = 0 if after is None else int(after.values[0] or 0) + 1
+        jobs = [replace(one, place=Place(0, (str(n),))) for n, one in enumerate(self.jobs)]
+        made = snapshot(view, tuple(jobs[begin : begin + limit]))
         server = replace(made.server, standby=self.standby)
+        if self.capped:
+            made = replace(made, tallies={**made.tallies, State.PENDING: Tally(10_000, True)})
         return replace(
-            made, server=server, skew=self.skew, chosen=chosen, sort=sort, descending=descending, limit=limit
+            made,
+            server=server,
+            skew=self.skew,
+            chosen=chosen,
+            sort=sort,
+            descending=descending,
+            limit=limit,
+            after=after,
+            everywhere=everywhere,
         )
 
     async def detail(self, key: Key) -> Detail:

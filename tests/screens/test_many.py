@@ -9,10 +9,13 @@ from textual.pilot import Pilot
 from textual.widgets import Input, Static
 
 from leasetop.config import Config, Environment
+from leasetop.errors import Refused
 from leasetop.model import Evidence, State, View
 from leasetop.profile import shipped
+from leasetop.text import count
 from leasetop.tui.app import LeasetopApp
 from leasetop.tui.screens.bulk import BulkDialog
+from leasetop.tui.screens.jobs import Tabs
 from leasetop.tui.screens.journal import JournalScreen
 from leasetop.tui.widgets.detail import DetailPane
 from leasetop.tui.widgets.header import Header
@@ -69,18 +72,61 @@ async def test_sorting_is_shown_and_turned_round(app: LeasetopApp) -> None:
 
 
 async def test_at_the_end_of_a_full_page_more_is_asked_for(app: LeasetopApp, still: StillQueue) -> None:
-    still.jobs = tuple(job(number, State.PENDING) for number in range(500))
+    still.jobs = tuple(job(number, State.PENDING) for number in range(6_000))
     async with app.run_test(size=(100, 30)) as pilot:
         await settled(pilot)
-        assert app.poller.limit == 500
+        table = app.query_one(Jobs)
+        assert len(table.values) == 500
         await pilot.press("G", "j")
         await settled(pilot)
-        assert app.poller.limit == 1000
-        await pilot.press("j")
+        assert len(table.values) == 1000
+        for _ in range(8):
+            await pilot.press("G")
+            await settled(pilot)
+        assert len(table.values) == 5000
+        # As many as one refresh is to carry: the window moves on, and the cursor stays where it is.
+        await pilot.press("G")
         await settled(pilot)
-        assert app.poller.limit == 1000
+        assert [table.values[0].id, table.values[-1].id] == ["4501", "5999"]
+        assert table.selected is not None
+        assert table.selected.id == "4999"
+        assert f"{count(1499)} from {count(4502)} of" in str(app.query_one(Tabs).content)
+        await pilot.press("G", "j")
+        await settled(pilot)
+        assert table.values[-1].id == "5999"
+        await pilot.press("g")
+        await settled(pilot)
+        assert [table.values[0].id, table.values[-1].id] == ["0", "4999"]
+        assert table.selected.id == "4501"
         await pilot.press("2")
-        assert app.poller.limit == 500
+        await settled(pilot)
+        assert len(table.values) == 500
+
+
+async def test_a_filter_looks_through_all_jobs_when_it_is_asked_to(app: LeasetopApp, still: StillQueue) -> None:
+    async with app.run_test(size=(140, 30)) as pilot:
+        await settled(pilot)
+        await pilot.press("F")
+        assert not app.poller.everywhere
+        still.capped = True
+        await pilot.press("slash", *"owner:pay", "enter")
+        await settled(pilot)
+        explained = app.query_one("#explained", Static)
+        assert f"among the first {count(10_000)} of pending: F looks through all" in str(explained.content)
+        await pilot.press("F")
+        await settled(pilot)
+        assert app.poller.everywhere
+        assert "among all" in str(explained.content)
+        still.slow = Refused("the server took too long")
+        await pilot.press("R")
+        await settled(pilot)
+        assert not app.poller.everywhere
+        assert "not looked through all jobs: the server took too long" in said(app)
+        still.slow = None
+        await pilot.press("F")
+        await settled(pilot)
+        await pilot.press("escape")
+        assert not app.poller.everywhere
 
 
 async def test_marks_stay_on_their_jobs_and_escape_takes_them_away(app: LeasetopApp, still: StillQueue) -> None:

@@ -14,7 +14,6 @@ from leasetop.errors import LeasetopError
 from leasetop.filter import exactly
 from leasetop.model import Job, Outcome, Snapshot, View
 from leasetop.payload import pretty
-from leasetop.queue import PAGE
 from leasetop.tui import acts, plans
 from leasetop.tui.screens.board import Board
 from leasetop.tui.screens.bulk import BulkDialog
@@ -37,10 +36,10 @@ class Tabs(Static):
         super().__init__(markup=False)
         self._view = View.ACTIVE
         self._snapshot: Snapshot | None = None
-        self._marks = 0
+        self._marks = self._skipped = 0
 
-    def show(self, snapshot: Snapshot | None, view: View) -> None:
-        self._snapshot, self._view = snapshot, view
+    def show(self, snapshot: Snapshot | None, view: View, skipped: int = 0) -> None:
+        self._snapshot, self._view, self._skipped = snapshot, view, skipped
         self.on_resize()
 
     def show_marks(self, number: int) -> None:
@@ -53,7 +52,8 @@ class Tabs(Static):
         if self._snapshot is not None and self._snapshot.view is self._view:
             total = self._snapshot.total(self._view)
             marks = f"{text.count(self._marks)} marked, " if self._marks else ""
-            shown = f"{marks}{text.count(len(self._snapshot.jobs))} of {text.count(total.count, total.capped)} "
+            first = f" from {text.count(self._skipped + 1)}" if self._skipped else ""
+            shown = f"{marks}{text.count(len(self._snapshot.jobs))}{first} of {text.count(total.count, total.capped)} "
         names = [(view, f" {n} {view} ") for n, view in enumerate(View, start=1)]
         if sum(cell_len(said) for _, said in names) > self.size.width - cell_len(shown):
             names = [(view, f" {n} {view}") for n, view in enumerate(View, start=1)]
@@ -105,7 +105,7 @@ class JobsScreen(Board):
 
     def show(self, snapshot: Snapshot | None, link: Link) -> None:
         super().show(snapshot, link)
-        self.query_one(Tabs).show(snapshot, self.view)
+        self.query_one(Tabs).show(snapshot, self.view, self.top.poller.skipped)
         said = [link.error] if link.error else list(snapshot.notes) if snapshot else []
         odd = self.top.anomalies.total if self.top.anomalies else 0
         if odd and not link.error:
@@ -141,7 +141,8 @@ class JobsScreen(Board):
         view = View(name)
         if view is self.view:
             return
-        self.top.poller.view, self.top.poller.limit = view, PAGE
+        self.top.poller.view = view
+        self.top.poller.from_the_beginning()
         self.query_one(Jobs).forget()
         self.query_one(Tabs).show(self.top.snapshot, view)
         self.top.poller.wake()
@@ -180,7 +181,8 @@ class JobsScreen(Board):
 
     @on(FilterLine.Changed)
     def _filtered(self, message: FilterLine.Changed) -> None:
-        self.top.poller.chosen, self.top.poller.limit = message.chosen, PAGE
+        self.top.poller.chosen = message.chosen
+        self.top.poller.from_the_beginning()
         self.query_one(Jobs).forget()
         self.top.poller.wake()
 
@@ -203,6 +205,7 @@ class JobsScreen(Board):
 
     def _sort(self, sort: str | None, descending: bool) -> None:
         self.top.poller.sort, self.top.poller.descending = sort, descending
+        self.top.poller.from_the_beginning()
         self.top.poller.wake()
 
     @work(exclusive=True, group="choose")
@@ -229,10 +232,19 @@ class JobsScreen(Board):
     @on(Rows.Ended, "#jobs")
     def _ended(self) -> None:
         snapshot = self.top.snapshot
-        if snapshot is None or len(snapshot.jobs) < snapshot.limit or snapshot.limit < self.top.poller.limit:
+        if snapshot is None or not self.top.poller.is_answer(snapshot) or self.top.poller.more(snapshot):
             return
-        if not self.top.poller.more():
+        if len(snapshot.jobs) >= snapshot.limit and snapshot.jobs[-1].place is None:
             self.top.say(f"the first {text.count(snapshot.limit)} are shown: / finds one among the others")
+
+    @on(Rows.Begun, "#jobs")
+    def _begun(self) -> None:
+        self.top.poller.less()
+
+    def action_everywhere(self) -> None:
+        if self.query_one(FilterLine).is_short(self.top.snapshot):
+            self.top.poller.look_everywhere()
+            self.top.say("looking through all jobs: that may take long")
 
     def action_queues(self) -> None:
         self.top.choose_queue()

@@ -59,18 +59,27 @@ class FilterLine(Vertical):
         said = f"the filter stays as it was: {self._error}" if self._error else self._chosen.explained
         found = ""
         if snapshot is not None and self._chosen and snapshot.chosen == self._chosen:
-            capped = [
-                state.value
-                for state in snapshot.view.states
-                if state in self._chosen.states and state in snapshot.tallies and snapshot.tallies[state].capped
-            ]
+            capped = self._capped(snapshot)
             found = f"  {text.count(len(snapshot.jobs), len(snapshot.jobs) >= snapshot.limit)} found"
-            if capped and not self._chosen.exact:
-                found += f", among the first {text.count(reading.CAP)} of {' and '.join(capped)}"
+            if snapshot.everywhere:
+                found += ", among all"
+            elif capped and not self._chosen.exact:
+                found += f", among the first {text.count(reading.CAP)} of {' and '.join(capped)}: F looks through all"
         self.query_one("#explained", Static).update(
             Content.assemble((text.safe(said), "$text-error" if self._error else "$text-muted"), (found, "bold")),
             layout=False,
         )
+
+    def is_short(self, snapshot: Snapshot | None) -> bool:
+        """Whether the filter has not looked at all jobs."""
+        return bool(snapshot and self._chosen and self._capped(snapshot) and not self._chosen.exact)
+
+    def _capped(self, snapshot: Snapshot) -> list[str]:
+        return [
+            state.value
+            for state in snapshot.view.states
+            if state in self._chosen.states and state in snapshot.tallies and snapshot.tallies[state].capped
+        ]
 
     def action_clear(self) -> None:
         self.put("")

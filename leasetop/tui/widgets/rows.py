@@ -113,6 +113,9 @@ class Rows(ScrollView, Generic[T], can_focus=True):
     class Ended(Moved):
         """The cursor was to go beyond the last row."""
 
+    class Begun(Moved):
+        """The cursor was to go before the first row."""
+
     def __init__(self, columns: Sequence[Column[T]], *, empty: str = "", id: str | None = None) -> None:
         super().__init__(id=id)
         self._columns = tuple(columns)
@@ -253,14 +256,15 @@ class Rows(ScrollView, Generic[T], can_focus=True):
         row = self._find(self._cursor)
         if row is not None and by > 0 and row == len(self._rows) - 1:
             self.post_message(self.Ended(self))
+        elif row == 0 and by < 0:
+            self.post_message(self.Begun(self))
         self._go(0 if row is None else row + by)
 
     def action_page(self, by: int) -> None:
         self.action_move(by * max(1, self.size.height - 2))
 
     def action_move_to(self, row: int) -> None:
-        if row < 0:
-            self.post_message(self.Ended(self))
+        self.post_message(self.Ended(self) if row < 0 else self.Begun(self))
         self._go(row if row >= 0 else len(self._rows) - 1)
 
     def on_click(self, event: events.Click) -> None:
