@@ -352,7 +352,7 @@ def _demand_states(made: Meaning, told: Mapping[str, str]) -> None:
             f"{table}: which value of {name} means {' and which '.join(lacking)}? Tell with "
             + " ".join(f"--set {state}=VALUE" for state in lacking)
         )
-    written = [State.PENDING, State.STUCK]
+    written = [State.PENDING, State.STUCK, State.CANCELLED]
     if {"attempts", "max_attempts"} <= made.columns.keys():
         # A sweep of jobs that have used up their attempts writes it.
         written.append(State.FAILED)
@@ -361,8 +361,7 @@ def _demand_states(made: Meaning, told: Mapping[str, str]) -> None:
         if len(values) > 1 and state.value not in told:
             raise MappingError(
                 f"{table}: {' and '.join(map(text.safe, values))} of {name} may all mean {state}; tell with "
-                f"--set {state}={','.join(map(text.safe, values))}, the one first that a worker expects of a job "
-                "that was given back"
+                f"--set {state}={','.join(map(text.safe, values))}, the one first that an act is to write"
             )
 
 

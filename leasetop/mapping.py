@@ -200,13 +200,17 @@ class Meaning:
             return self.is_in(State.FAILED) if State.FAILED in self.states else ""
         return f"j.{self.columns['failed_at'].quoted} IS NOT NULL" if "failed_at" in self.columns else ""
 
+    @property
+    def _waiting(self) -> str:
+        """Nobody has it yet, as SQL."""
+        if "status" in self.columns:
+            return self.is_in(State.PENDING)
+        over = [f"({one})" for one in (self._held, self._failed, self._done) if one]
+        return "NOT " + " AND NOT ".join(over)
+
     def _predicates(self) -> dict[str, Any]:
         found: dict[str, Any] = {}
-        if "status" in self.columns:
-            waiting = self.is_in(State.PENDING)
-        else:
-            over = [f"({one})" for one in (self._held, self._failed, self._done) if one]
-            waiting = "NOT " + " AND NOT ".join(over)
+        waiting = self._waiting
         if self.has_instant("run_after"):
             later = f"j.{self.columns['run_after'].quoted} > {self.moment('run_after', 'now()')}"
             found["pending"] = f"{waiting} AND ({later}) IS NOT TRUE"
@@ -269,6 +273,9 @@ class Meaning:
         if not changes and not self._writes_status:
             # All that an act would write is made from other columns.
             return {}
+        return {"requeue": self._requeue(changes), "sweep": self._sweep(), **dict(self._more_acts())}
+
+    def _requeue(self, changes: dict[str, str]) -> dict[str, Any]:
         if self._counted:
             # An operator's requeue grants one attempt more, where they are used up.
             most, now = self.columns["max_attempts"].quoted, self.columns["attempts"].quoted
@@ -276,28 +283,63 @@ class Meaning:
                 changes[most] = f"greatest(j.{most}, j.{now} + 1)"
         if self._writes_status:
             changes[self.columns["status"].quoted] = quote(self.states[State.PENDING][0])
-        gone = f"{self.lease} IS NULL" + (f" AND NOT {self._known_owner}" if self.workers else "")
-        over = f"({self._held} AND (:force::boolean OR ({gone}) OR {self.lease} < clock_timestamp()))"
-        allowed = [over, *([f"({self._failed})"] if self._failed else [])]
+        allowed = [f"{self._held} AND (:force::boolean OR {self._over})", *self._at_rest()]
+        return self._guarded("waiting again at once; the attempts stay as they are", changes, allowed)
+
+    def _more_acts(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Those for which the table has a word, or a column."""
+        over = f"{self._held} AND {self._over}"
+        if self.has_instant("run_after") and not self.columns["run_after"].generated:
+            now = {self.columns["run_after"].quoted: self.moment("run_after", "clock_timestamp()")}
+            yield "run_now", self._guarded("waiting, and not for its time any more", now, [self._waiting])
+        if not self._writes_status:
+            return
+        status, freed = self.columns["status"].quoted, self._freed()
+        if self.has_instant("run_after"):
+            freed.pop(self.columns["run_after"].quoted, None)
+        if State.CANCELLED in self.states:
+            word = self.states[State.CANCELLED][0]
+            ended = freed | {status: quote(word)}
+            yield "discard", self._guarded(f"{word}: never run again", ended, [self._waiting, over, *self._at_rest()])
         if State.STUCK in self.states:
-            allowed.append(f"({self.is_in(State.STUCK)})")
+            word = self.states[State.STUCK][0]
+            parked = freed | {status: quote(word)}
+            failed = [self._failed] if self._failed else []
+            yield "park", self._guarded(f"{word} until a person decides", parked, [self._waiting, over, *failed])
+            waiting = {status: quote(self.states[State.PENDING][0])}
+            yield "release", self._guarded("waiting again at once", waiting, [self.is_in(State.STUCK)])
+
+    @property
+    def _over(self) -> str:
+        """Of a job that is held: nobody lives who holds it."""
+        gone = f"{self.lease} IS NULL" + (f" AND NOT {self._known_owner}" if self.workers else "")
+        return f"(({gone}) OR {self.lease} < clock_timestamp())"
+
+    def _at_rest(self) -> list[str]:
+        """Failed and parked: states in which nobody has the job."""
+        parked = [self.is_in(State.STUCK)] if State.STUCK in self.states else []
+        return [*([self._failed] if self._failed else []), *parked]
+
+    def _guarded(self, effect: str, changes: Mapping[str, str], allowed: Sequence[str]) -> dict[str, Any]:
+        """An act on the job of `:key_NAME`, if its row is as it was seen and in one of the states allowed."""
         returned = [
             f"j.{self.columns[name].quoted} AS {name}" for name in ("attempts", "max_attempts") if name in self.columns
         ]
         its_key = " AND ".join(f"{column.sql} = :key_{column.name}::{column.type}" for column in self.key)
-        requeue: dict[str, Any] = {
-            "effect": "waiting again at once; the attempts stay as they are",
+        made: dict[str, Any] = {
+            "effect": effect,
             "sql": f"UPDATE {self.table.quoted} j\n   SET {_assigned(changes)}\n"
-            f" WHERE {its_key}\n   AND {self._fence()} = :fence::text\n   AND ({' OR '.join(allowed)})\n"
+            f" WHERE {its_key}\n   AND {self._fence()} = :fence::text\n"
+            f"   AND ({' OR '.join(f'({one})' for one in allowed)})\n"
             f"RETURNING {', '.join(returned or ['true AS done'])}",
         }
         if self.workers:
             one = f"SELECT j.{self.columns['owner'].quoted} FROM {self.table.quoted} j WHERE {its_key}"
-            requeue["lock"] = [
+            made["lock"] = [
                 f"SELECT 1 FROM {self.table.quoted} j WHERE {its_key} FOR NO KEY UPDATE",
                 f"SELECT 1 FROM {self.workers.table} w WHERE w.{self.workers.key} = ({one}) FOR SHARE NOWAIT",
             ]
-        return {"requeue": requeue, "sweep": self._sweep()}
+        return made
 
     def _sweep(self) -> dict[str, Any]:
         over = f"{self._held} AND {self.lease} < clock_timestamp()"

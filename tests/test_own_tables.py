@@ -107,7 +107,7 @@ async def test_of_two_words_for_waiting_the_operator_says_which_is_written(
     run(
         hand, "INSERT INTO jobs SELECT n, CASE WHEN n < 9 THEN 'created' ELSE 'queued' END FROM generate_series(2, 9) n"
     )
-    with pytest.raises(MappingError, match=r"may all mean pending.*the one first that a worker expects"):
+    with pytest.raises(MappingError, match=r"may all mean pending.*the one first that an act"):
         await understood(database)
     queue = await understood(database, pending="queued,created")
     assert (await queue.snapshot()).tallies[State.PENDING].count == 8
@@ -298,6 +298,53 @@ async def test_keys_are_written_by_the_server_as_by_us(database: Database, hand:
     preview = await queue.expired()
     assert len({job.id for job in preview}) == len(preview) == len(parts) ** 2
     assert {one.key for one in await queue.sweep(Policy.REQUEUE, "ops", preview)} == {job.key for job in preview}
+
+
+STATES = """status text CHECK (status IN ('pending', 'running', 'failed', 'done', 'parked', 'cancelled'))"""
+EACH = """INSERT INTO jobs (id, status, owner, lease_until, run_after) VALUES
+    (1, 'pending', NULL, NULL, now() - interval '1 h'), (2, 'pending', NULL, NULL, now() + interval '1 h'),
+    (3, 'running', 'w', now() - interval '1 h', now()), (4, 'running', 'w', now() + interval '1 h', now()),
+    (5, 'failed', NULL, NULL, now()), (6, 'parked', NULL, NULL, now()), (7, 'done', 'w', NULL, now()),
+    (8, 'cancelled', NULL, NULL, now())"""
+
+
+@pytest.mark.parametrize(
+    ("act", "able", "then"),
+    [
+        ("discard", "12356", "cancelled"),
+        ("park", "1235", "parked"),
+        ("release", "6", "pending"),
+        ("run_now", "12", "pending"),
+    ],
+)
+async def test_acts_for_which_the_table_has_a_word(
+    database: Database, hand: psycopg.Connection, act: str, able: str, then: str
+) -> None:
+    run(
+        hand,
+        f"CREATE TABLE jobs (id int PRIMARY KEY, {STATES}, owner text, lease_until timestamptz, run_after timestamptz)",
+        EACH,
+    )
+    queue = await understood(database)
+    seen = {job.id: job for job in (await queue.snapshot(View.ALL)).jobs}
+    assert len(seen) == 8
+    run(hand, "UPDATE jobs SET owner = owner WHERE id = 1")
+    assert not (await queue.act(act, seen["1"], "ops", "x")).done
+    seen = {job.id: job for job in (await queue.snapshot(View.ALL)).jobs}
+    done = {name for name, job in seen.items() if (await queue.act(act, job, "ops", "x")).done}
+    assert done == set(able)
+    query = "SELECT string_agg(DISTINCT status, ' '), count(owner) FROM jobs WHERE id::text = ANY (%s)"
+    assert hand.execute(query, [list(able)]).fetchone() == (then, 0)
+    assert (await queue.snapshot(View.ALL)).tallies[State.PROCESSING].count == 1
+
+
+async def test_what_the_table_has_no_word_for_cannot_be_done(database: Database, hand: psycopg.Connection) -> None:
+    run(hand, f"CREATE TABLE jobs ({JOBS})", HELD)
+    queue = await understood(database)
+    assert {act for act in ("requeue", "sweep", "discard", "park", "release", "run_now") if queue.can(act)} == {
+        "requeue",
+        "sweep",
+    }
 
 
 # What must not be acted on.
