@@ -87,3 +87,23 @@ async def only_one_of_many_is_done(queue: Queue, dsn: str, job: Job) -> None:
     # Who meets the lock of another's act may be told to look again.
     assert all(isinstance(outcome, Outcome | Refused) for outcome in outcomes), outcomes
     assert [isinstance(outcome, Outcome) and outcome.done for outcome in outcomes].count(True) == 1
+
+
+async def act(queue: Queue, name: str, job: Job) -> Outcome:
+    """Another act of the operator's."""
+    return await queue.act(name, job, "ops", "asked for")
+
+
+async def acts_only_on_what_waits(queue: Queue, name: str, waits: frozenset[State], becomes: State) -> None:
+    """An act on each job there is: those that wait become what they should, and no other row is touched."""
+    before = {job.id: job for job in (await queue.snapshot(View.ALL)).jobs}
+    assert {job.state for job in before.values()} > waits, "the world has others, too"
+    for id_, job in before.items():
+        outcome = await act(queue, name, job)
+        assert outcome.done == (job.state in waits), outcome.words
+        (now,) = [one for one in (await queue.snapshot(View.ALL)).jobs if one.id == id_]
+        assert now.state is (becomes if outcome.done else job.state)
+        if outcome.done:
+            assert not (await act(queue, name, job)).done
+        else:
+            assert now == job

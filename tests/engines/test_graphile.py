@@ -13,7 +13,7 @@ from leasetop.finding import find
 from leasetop.model import State
 from leasetop.queue import Queue
 from tests.engines import node
-from tests.engines.looking import counts, execute, only, requeue, rows
+from tests.engines.looking import act, counts, execute, only, requeue, rows
 from tests.engines.node import Driver, driving
 
 LACKS = node.missing()
@@ -253,3 +253,30 @@ def granted_role(dsn: str) -> Iterator[str]:
         yield make_conninfo(dsn, user="graphile_guest")
     finally:
         execute(dsn, "DROP OWNED BY graphile_guest; DROP ROLE graphile_guest")
+
+
+async def test_a_job_that_waits_for_its_time_is_run_now(queue: Queue, blank_dsn: str) -> None:
+    run(blank_dsn, "enqueue", "1", '{"runAt": "2100-01-01T00:00:00Z"}')
+    job = await only(queue, State.SCHEDULED)
+    assert (await act(queue, "run_now", job)).done
+    assert not (await act(queue, "run_now", job)).done
+    run(blank_dsn, "work", "finish")
+    assert State.SCHEDULED not in await counts(queue)
+    assert State.PENDING not in await counts(queue)
+
+
+async def test_a_discarded_job_is_never_run(queue: Queue, blank_dsn: str) -> None:
+    (discarded,) = run(blank_dsn, "enqueue", "1")
+    assert (await act(queue, "discard", await only(queue, State.PENDING))).done
+    run(blank_dsn, "enqueue", "1")
+    run(blank_dsn, "work", "finish")
+    assert await counts(queue) == {State.FAILED: 1}
+    assert (await only(queue, State.FAILED)).id == discarded
+
+
+async def test_a_job_at_work_is_not_discarded(queue: Queue, blank_dsn: str) -> None:
+    run(blank_dsn, "enqueue", "1")
+    with working(blank_dsn, "wait") as worker:
+        worker.await_running()
+        assert not (await act(queue, "discard", await only(queue, State.PROCESSING))).done
+        assert await counts(queue) == {State.PROCESSING: 1}

@@ -18,9 +18,18 @@ from leasetop.database import Database
 from leasetop.errors import Refused
 from leasetop.finding import find
 from leasetop.model import Job, Snapshot, State, View
+from leasetop.profile import shipped
 from leasetop.queue import Queue
 from tests.engines.hands import CASES, GOOD_JOB, HANGFIRE, OBAN_PY, QUE, RIVER, B, Case, E, G, Seen
-from tests.engines.looking import beats_count, counts, execute, only_one_of_many_is_done, requeue, rows
+from tests.engines.looking import (
+    acts_only_on_what_waits,
+    beats_count,
+    counts,
+    execute,
+    only_one_of_many_is_done,
+    requeue,
+    rows,
+)
 from tests.waiting import until
 
 TABLES = Path(__file__).parent / "tables"
@@ -273,3 +282,24 @@ async def test_windows_join_to_the_whole_list(world: World) -> None:
     assert len({job.id for job in found}) == len(found)
     if len(jobs) < size:
         assert {job.id for job in found} == set(whole)
+
+
+ACTS = [
+    pytest.param(case, name, id=f"{case.profile}-{name}")
+    for case in CASES
+    for profile in shipped()
+    for name in ("discard", "run_now")
+    if profile.id == case.profile and name in profile.actions
+]
+
+
+@pytest.mark.parametrize(("case", "name"), ACTS)
+async def test_acts_on_jobs_that_wait_touch_no_others(world: World, name: str) -> None:
+    if name == "discard":
+        waits, becomes = frozenset({State.PENDING, State.SCHEDULED}), State.CANCELLED
+    else:
+        waits, becomes = frozenset({State.SCHEDULED}), State.PENDING
+        # Those that wait for something else than their time are no matter of time.
+        execute(world.dsn, "DELETE FROM oban_jobs WHERE state = 'suspended'" if "oban" in world.case.file else "SELECT")
+        execute(world.dsn, "DELETE FROM river_job WHERE state = 'pending'" if world.case is RIVER else "SELECT")
+    await acts_only_on_what_waits(world.queue, name, waits, becomes)
