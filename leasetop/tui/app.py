@@ -220,6 +220,21 @@ class LeasetopApp(App[None]):
                 screen.show_queue()
         self.show_latest()
 
+    def look_if_due(self) -> None:
+        """Asks the history, where the queue has one, for the screens that show it; not too often."""
+        lookout = self.lookout
+        if self.queue.profile.trends is None and lookout.latest is None and lookout.error is not None:
+            return
+        if lookout.is_due and not (self.poller.paused and lookout.latest is not None):
+            self._look_at_history()
+
+    @work(group="trends")
+    async def _look_at_history(self) -> None:
+        await self.lookout.look(self.queue)
+        for screen in self.screen_stack:
+            if isinstance(screen, Board):
+                screen.looked()
+
     @work(exclusive=True, group="late")
     async def _look_for_late_finishers(self) -> None:
         if not self.late.any or self.snapshot is None or self._error is not None:

@@ -13,7 +13,7 @@ from textual.widgets import Static
 
 from leasetop.clock import ServerClock
 from leasetop.errors import Refused
-from leasetop.model import Minute, Snapshot, State, Tally
+from leasetop.model import Minute, Noisy, Snapshot, State, Tally
 from leasetop.profile import Profile
 from leasetop.tui import lookout
 from leasetop.tui.app import LeasetopApp
@@ -21,6 +21,7 @@ from leasetop.tui.lookout import PendingAges
 from leasetop.tui.screens.jobs import JobsScreen
 from leasetop.tui.screens.trends import TrendsScreen
 from leasetop.tui.widgets.jobs import Jobs
+from leasetop.tui.widgets.rows import Rows
 from leasetop.tui.widgets.trendplot import Curve, TrendPlot
 from tests.screens.still import MONOTONIC, NOW, StillQueue, ago, snapshot, trends
 from tests.screens.test_acts import cursor, said
@@ -218,3 +219,18 @@ async def test_a_resize_draws_the_curves_anew(watched: LeasetopApp) -> None:
         for plot in watched.screen.query(TrendPlot):
             assert plot.size.width == 30
         assert "By the minute" in str(watched.screen.query_one("#known", Static).content)
+
+
+async def test_the_workers_screen_says_what_each_owner_lost(app: LeasetopApp, still: StillQueue) -> None:
+    still.looked = replace(still.looked, noisy=(Noisy("pay-7f9c/4121/03aa", 12, 0, 3),))
+    async with app.run_test(size=(140, 40)) as pilot:
+        await pilot.pause()
+        await pilot.press("w")
+        await pilot.app.workers.wait_for_complete([one for one in pilot.app.workers if one.group == "trends"])
+        await pilot.pause()
+        table = app.screen.query_one("#owners", Rows)
+        (lost,) = [column for column in table.columns if column.title == "LOST 1H"]
+        assert {line.name: lost.cell(line, 7)[0] for line in table.values} == {
+            "pay-7f9c/4121/03aa": "12",
+            "pay-7f9c/4122/9d1e": "0",
+        }

@@ -35,5 +35,8 @@ class Board(Screen[None]):
         self.query_one(Header).show(snapshot, link)
         self.set_class(link.stale, "-stale")
 
+    def looked(self) -> None:
+        """The history has been asked: the app's lookout knows more, or why not."""
+
     def refresh_times(self) -> None:
         self.query_one(Header).refresh_times()

@@ -7,7 +7,7 @@ while this screen is open.
 from datetime import datetime, timedelta
 from functools import partial
 
-from textual import on, work
+from textual import on
 from textual.app import ComposeResult
 from textual.containers import Grid, Horizontal
 from textual.content import Content
@@ -69,8 +69,8 @@ class TrendsScreen(Board):
     def on_mount(self) -> None:
         self._poison.focus()
         self._show_trends()
-        self._look_if_due()
-        self.set_interval(_TICK_S, self._look_if_due)
+        self.top.look_if_due()
+        self.set_interval(_TICK_S, self.top.look_if_due)
 
     def show(self, snapshot: Snapshot | None, link: Link) -> None:
         super().show(snapshot, link)
@@ -82,14 +82,7 @@ class TrendsScreen(Board):
         super().refresh_times()
         self._poison.refresh_times()
 
-    def _look_if_due(self) -> None:
-        lookout = self.top.lookout
-        if lookout.is_due and not (self.top.poller.paused and lookout.latest is not None):
-            self._look()
-
-    @work(group="trends")
-    async def _look(self) -> None:
-        await self.top.lookout.look(self.top.queue)
+    def looked(self) -> None:
         self._show_trends()
 
     def _show_trends(self) -> None:

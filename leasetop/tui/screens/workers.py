@@ -4,7 +4,7 @@ An owner is known from its leases; a process from the fleet. The two are joined 
 shows a crashed process next to the leases that it left behind.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from textual import on, work
@@ -15,7 +15,7 @@ from leasetop import report, text
 from leasetop.clock import ServerClock
 from leasetop.demo.fleet import Fleet, Member, Role
 from leasetop.filter import exactly, parse
-from leasetop.model import Owner, Reason, Snapshot, Tally, View
+from leasetop.model import Owner, Reason, Snapshot, Tally, Trends, View
 from leasetop.tui import acts, plans
 from leasetop.tui.screens.board import Board
 from leasetop.tui.screens.bulk import BulkDialog
@@ -44,6 +44,7 @@ class WorkersScreen(Board):
     def __init__(self) -> None:
         super().__init__()
         self._clock: ServerClock | None = None
+        self._lost_by: Mapping[str, int] | None = None
 
     def compose(self) -> ComposeResult:
         yield Header()
@@ -55,6 +56,7 @@ class WorkersScreen(Board):
                 Column("PROCESS", 9, _process),
                 Column("HELD", 4, lambda line, _: (str(line.owner.held) if line.owner else "0", ""), right=True),
                 Column("EXPIRED", 7, _expired, right=True),
+                Column("LOST 1H", 7, self._lost, right=True, rank=2),
                 Column("NEXT EXPIRY", 19, self._next, ticks=True),
                 Column("OLDEST", 7, self._oldest, right=True, rank=3, ticks=True),
                 Column("LAST EVENT", 4, _event, share=4, rank=1),
@@ -66,6 +68,7 @@ class WorkersScreen(Board):
 
     def on_mount(self) -> None:
         self.query_one(Rows).focus()
+        self.looked()
 
     def show(self, snapshot: Snapshot | None, link: Link) -> None:
         super().show(snapshot, link)
@@ -75,6 +78,21 @@ class WorkersScreen(Board):
         lines = _lines(snapshot.owners, self.top.fleet)
         self.query_one(Rows).show((line.name, line) for line in lines)
         self.query_one("#summary", Static).update(_summary(snapshot), layout=False)
+
+        if self.top.queue.profile.trends is not None:
+            self.top.look_if_due()
+
+    def looked(self) -> None:
+        self._lost_by = _lost(self.top.lookout.latest)
+        self.query_one(Rows).refresh()
+
+    def _lost(self, line: Line, _: int) -> Cell:
+        """Attempts that ended by an expired lease in the last hour."""
+        owner = line.owner.name if line.owner else line.member.owner if line.member else None
+        if self._lost_by is None or owner is None:
+            return "-", ""
+        lost = self._lost_by.get(owner, 0)
+        return text.count(lost), "stuck" if lost else ""
 
     def refresh_times(self) -> None:
         super().refresh_times()
@@ -176,6 +194,11 @@ class WorkersScreen(Board):
             if result is not None:
                 await result
             self.top.say(f"{said}: {text.safe(line.name)}")
+
+
+def _lost(trends: Trends | None) -> Mapping[str, int] | None:
+    """Owner -> attempts lost; None where nobody knows."""
+    return None if trends is None else {noisy.owner: noisy.expired for noisy in trends.noisy}
 
 
 def _lines(owners: tuple[Owner, ...], fleet: Fleet | None) -> list[Line]:
