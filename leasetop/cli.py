@@ -21,7 +21,7 @@ from typing import IO, TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
-from leasetop.errors import CommandError, DsnError, LeasetopError, Refused, Unreachable
+from leasetop.errors import CommandError, DsnError, LeasetopError, ReadOnly, Refused, Unreachable
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -543,6 +543,9 @@ async def _requeued(queue: "Queue", job: "Job", reason: str, sure: bool) -> tupl
         return False, f"job {name}: nothing in the database proves that its owner is dead: make sure, and say --sure"
     try:
         outcome = await queue.requeue(job, whoami.operator(), reason)
+    except ReadOnly:
+        # The others would be refused as well.
+        raise
     except Refused as error:
         return False, f"job {text.safe(job.id)}: {error}"
     return outcome.done, outcome.words

@@ -7,6 +7,7 @@ in between changes nothing. Passwords never leave this module.
 """
 
 import asyncio
+import logging
 import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -20,11 +21,14 @@ from psycopg.abc import Buffer
 from psycopg.types.datetime import TimestamptzLoader
 
 from leasetop import text
-from leasetop.errors import DsnError, LeasetopError, Refused, Unreachable
+from leasetop.errors import DsnError, LeasetopError, ReadOnly, Refused, Unreachable
 from leasetop.model import ALWAYS, NEVER
 
 Row = Mapping[str, Any]
 """A row as it enters; rows become model objects in queue.py and nowhere else."""
+
+# What it logs is that a pipeline was given up after an error, and that error is told here.
+logging.getLogger("psycopg").setLevel(logging.ERROR)
 
 CONNECT_TIMEOUT = timedelta(seconds=5)
 
@@ -47,6 +51,8 @@ class Limits:
             "DateStyle": "ISO, MDY",
             "IntervalStyle": "postgres",
             "extra_float_digits": "1",
+            # Else a backslash in a profile's text would mean something.
+            "standard_conforming_strings": "on",
             # A screen that refreshes must not take a second core; and an Append then keeps the order of its arms.
             "max_parallel_workers_per_gather": "0",
         }
@@ -248,7 +254,8 @@ def in_words(error: psycopg.Error) -> LeasetopError:
         return Refused(_first_line(error))
     said = text.safe(error.diag.message_primary or _first_line(error), 500)
     advice = _ADVICE.get(code)
-    return Refused(f"{advice} ({said}, SQLSTATE {code})" if advice else f"{said} (SQLSTATE {code})")
+    kind = ReadOnly if code == "25006" else Refused
+    return kind(f"{advice} ({said}, SQLSTATE {code})" if advice else f"{said} (SQLSTATE {code})")
 
 
 _ADVICE = {

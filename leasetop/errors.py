@@ -21,5 +21,9 @@ class Refused(LeasetopError):
     """The database answered, and said no."""
 
 
+class ReadOnly(Refused):
+    """Nothing can be written on this connection, whatever it is."""
+
+
 class NoQueue(LeasetopError):
     """The database has no table that leasetop knows."""

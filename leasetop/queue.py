@@ -315,7 +315,7 @@ class Queue:
             async with self.database.acting() as connection:
                 changed = await self._carry_out(connection, action, given)
                 if len(changed) > 1:
-                    raise Refused(f"job {seen.id}: the requeue met {len(changed)} rows and was rolled back")
+                    raise Refused(f"the requeue met {len(changed)} rows of that key and was rolled back")
                 server = (await self._fetch(connection, _SERVER, {}))[0]
                 found = await self._fetch(connection, self._one, self._key(seen.key) | {"limit": 1})
                 current = self._job(found[0]) if found else None
@@ -338,7 +338,7 @@ class Queue:
         async with self.database.acting() as connection:
             changed = await self._carry_out(connection, action, given)
             if len(changed) > 1:
-                raise Refused(f"job {seen.id}: the act met {len(changed)} rows and was rolled back")
+                raise Refused(f"the act met {len(changed)} rows of that key and was rolled back")
             server = (await self._fetch(connection, _SERVER, {}))[0]
             found = await self._fetch(connection, self._one, self._key(seen.key) | {"limit": 1})
             current = self._job(found[0]) if found else None

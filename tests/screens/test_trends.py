@@ -160,16 +160,16 @@ async def test_the_history_is_asked_only_while_it_is_shown_and_at_most_every_ten
         await opened(pilot, "t", "t", "R")
         assert len(asked) == 1
         now = 59.0
-        app.screen._look_if_due()  # type: ignore[attr-defined]
+        app.look_if_due()
         await pilot.pause()
         assert len(asked) == 1
         now = 60.0
-        app.screen._look_if_due()  # type: ignore[attr-defined]
+        app.look_if_due()
         await pilot.pause()
         assert len(asked) == 2
         await pilot.press("p")
         now = 75.0
-        app.screen._look_if_due()  # type: ignore[attr-defined]
+        app.look_if_due()
         await pilot.pause()
         assert len(asked) == 2
 
@@ -226,7 +226,7 @@ async def test_the_workers_screen_says_what_each_owner_lost(app: LeasetopApp, st
     async with app.run_test(size=(140, 40)) as pilot:
         await pilot.pause()
         await pilot.press("w")
-        await pilot.app.workers.wait_for_complete([one for one in pilot.app.workers if one.group == "trends"])
+        await pilot.pause()
         await pilot.pause()
         table = app.screen.query_one("#owners", Rows)
         (lost,) = [column for column in table.columns if column.title == "LOST 1H"]
