@@ -507,10 +507,11 @@ def sweep(target: Target, policy: str | None, dry_run: bool, sure: bool, as_json
         click.echo(f"{text.plural(len(expired), 'expired lease')} would be swept ({chosen}); nothing was changed")
 
     async def act(queue: "Queue") -> None:
-        if not sure and any(queue.profile.unproven("sweep", job) for job in await queue.expired(1)):
+        unproven = [queue.profile.unproven("sweep", job) for job in await queue.expired(1)]
+        if any(unproven) and not sure:
             raise LeasetopError(
-                f"{queue.profile.title}: only their age says that these leases are dead; look at them with --dry-run, "
-                "make sure that their workers are gone, and say --sure"
+                f"{queue.profile.title}: look at these leases with --dry-run, be sure of each {unproven[0]}; "
+                "then say --sure"
             )
         swept = await queue.sweep(chosen, whoami.operator())
         if as_json:
@@ -540,7 +541,7 @@ async def _requeued(queue: "Queue", job: "Job", reason: str, sure: bool) -> tupl
 
     if not sure and queue.profile.unproven("requeue", job):
         name = text.safe(job.id)
-        return False, f"job {name}: nothing in the database proves that its owner is dead: make sure, and say --sure"
+        return False, f"job {name}: be sure {queue.profile.unproven('requeue', job)}; then say --sure"
     try:
         outcome = await queue.requeue(job, whoami.operator(), reason)
     except ReadOnly:

@@ -45,6 +45,8 @@ class Meaning:
     """How long after `locked_at`, or the latest heartbeat, a lease is over, where no column says until when."""
     workers: Workers | None = None
     """Where the owners' heartbeats are, if not on the jobs."""
+    borrowed: frozenset[str] = frozenset()
+    """Canonical fields whose columns mean something else, too: they are read, and never emptied."""
     notes: list[str] = field(default_factory=list)
     """What the table lacks, and what is unsure."""
 
@@ -91,15 +93,30 @@ class Meaning:
 
     @property
     def _heartbeat(self) -> str:
-        beat = self.instant("heartbeat_at") if self.workers is None else self._beat_of_the_owner(self.workers)
-        # A worker that has just taken a job has perhaps not beaten yet.
-        return f"coalesce({beat}, {self.instant('locked_at')})" if self.has_instant("locked_at") else beat
-
-    def _beat_of_the_owner(self, workers: Workers) -> str:
-        return f"(SELECT {self._zoned(workers.heartbeat, 'w')} FROM {workers.table} w WHERE {self._its_owner})"
+        # A worker that has just taken a job has perhaps not beaten since: what is later counts, a NULL is passed over.
+        return f"greatest({self._beat}, {self.instant('locked_at')})" if self.has_instant("locked_at") else self._beat
 
     @property
-    def _its_owner(self) -> str:
+    def _beat(self) -> str:
+        return self.instant("heartbeat_at") if self.workers is None else self._beat_of_the_owner(self.workers)
+
+    @property
+    def _proof(self) -> str:
+        """What must hold besides, so that a lease's end proves that its owner is dead; empty where nothing must."""
+        if "lease_until" in self.columns:
+            # Who was alive after its end does not go by this lease.
+            alive = [name for name in ("locked_at", "heartbeat_at") if self.has_instant(name)]
+            return " AND ".join(f"({self.instant(name)} > {self.lease}) IS NOT TRUE" for name in alive)
+        if self.timed_by == "locked_at" or not self.has_instant("locked_at"):
+            return ""
+        # Without a heartbeat the time-out counts from the claim, and that is age.
+        return f"{self._beat} IS NOT NULL"
+
+    def _beat_of_the_owner(self, workers: Workers) -> str:
+        return f"(SELECT {self._zoned(workers.heartbeat, 'w')} FROM {workers.table} w WHERE {self._same_owner})"
+
+    @property
+    def _same_owner(self) -> str:
         assert self.workers is not None
         return f"w.{self.workers.key} = j.{self.columns['owner'].quoted}"
 
@@ -156,7 +173,7 @@ class Meaning:
             return f"j.{self.columns['status'].quoted}"
         failed = f"WHEN {self._failed} THEN 'failed' " if self._failed else ""
         failed += f"WHEN {self._done} THEN 'finished' " if self._done else ""
-        return f"CASE {failed}WHEN {self._held} THEN 'locked' ELSE 'waiting' END"
+        return f"CASE {failed}WHEN {self.held} THEN 'locked' ELSE 'waiting' END"
 
     def _fence(self) -> str:
         """Changes with each write to the row, whichever column it is about."""
@@ -165,12 +182,16 @@ class Meaning:
         return f"ROW({', '.join(['j.xmin', *parts])})::text"
 
     @property
-    def _held(self) -> str:
+    def held(self) -> str:
         """Somebody has it, live or expired, as SQL."""
         if "status" in self.columns:
-            return self.is_in(State.PROCESSING)
-        taken = f"j.{self.columns[self.taken_by or 'owner'].quoted} IS NOT NULL"
-        return " AND NOT ".join([taken, *(f"({ended})" for ended in (self._failed, self._done) if ended)])
+            ended = f" AND j.{self.columns['finished_at'].quoted} IS NULL" if self.has_instant("finished_at") else ""
+            return f"{self.is_in(State.PROCESSING)}{ended}"
+        return " AND NOT ".join([self._taken, *(f"({ended})" for ended in (self._failed, self._done) if ended)])
+
+    @property
+    def _taken(self) -> str:
+        return f"j.{self.columns[self.taken_by or 'owner'].quoted} IS NOT NULL"
 
     @property
     def taken_by(self) -> str | None:
@@ -198,19 +219,23 @@ class Meaning:
     def _failed(self) -> str:
         if "status" in self.columns:
             return self.is_in(State.FAILED) if State.FAILED in self.states else ""
-        return f"j.{self.columns['failed_at'].quoted} IS NOT NULL" if "failed_at" in self.columns else ""
+        if "failed_at" not in self.columns:
+            return ""
+        # That it has failed before says nothing about a job that somebody holds again.
+        failed = f"j.{self.columns['failed_at'].quoted} IS NOT NULL"
+        return f"{failed} AND ({self._taken} AND {self.lease} >= now()) IS NOT TRUE"
 
     @property
-    def _waiting(self) -> str:
+    def waiting(self) -> str:
         """Nobody has it yet, as SQL."""
         if "status" in self.columns:
             return self.is_in(State.PENDING)
-        over = [f"({one})" for one in (self._held, self._failed, self._done) if one]
+        over = [f"({one})" for one in (self.held, self._failed, self._done) if one]
         return "NOT " + " AND NOT ".join(over)
 
     def _predicates(self) -> dict[str, Any]:
         found: dict[str, Any] = {}
-        waiting = self._waiting
+        waiting = self.waiting
         if self.has_instant("run_after"):
             later = f"j.{self.columns['run_after'].quoted} > {self.moment('run_after', 'now()')}"
             found["pending"] = f"{waiting} AND ({later}) IS NOT TRUE"
@@ -220,13 +245,14 @@ class Meaning:
         live, dead = f"{self.lease} >= now()", f"{self.lease} IS NULL"
         if self.workers:
             # That a worker has not beaten yet proves nothing.
-            live = f"({live} OR ({dead} AND {self._known_owner}))"
-            dead = f"{dead} AND NOT {self._known_owner}"
-        found["processing"] = f"{self._held} AND {live}"
-        stuck = {
-            "expired": f"{self._held} AND {self.lease} < now()",
-            "owner gone" if self.workers else "no lease": f"{self._held} AND {dead}",
-        }
+            live = f"({live} OR ({dead} AND {self.its_owner}))"
+            dead = f"{dead} AND NOT {self.its_owner}"
+        found["processing"] = f"{self.held} AND {live}"
+        over, proof = f"{self.held} AND {self.lease} < now()", self._proof
+        stuck = {"expired": f"{over} AND {proof}" if proof else over}
+        if proof:
+            stuck["by age"] = f"{over} AND NOT ({proof})"
+        stuck["owner gone" if self.workers else "no lease"] = f"{self.held} AND {dead}"
         if State.STUCK in self.states:
             stuck["parked"] = self.is_in(State.STUCK)
         found["stuck"] = stuck
@@ -241,12 +267,15 @@ class Meaning:
             known = ", ".join(quote(value) for values in self.states.values() for value in values)
             status = f"j.{self.columns['status'].quoted}"
             found["other"] = f"({status} NOT IN ({known}) OR {status} IS NULL)"
+            if self.has_instant("finished_at"):
+                ended = f"{self.is_in(State.PROCESSING)} AND j.{self.columns['finished_at'].quoted} IS NOT NULL"
+                found["other"] += f" OR ({ended})"
         return found
 
     @property
-    def _known_owner(self) -> str:
+    def its_owner(self) -> str:
         assert self.workers is not None
-        return f"EXISTS (SELECT FROM {self.workers.table} w WHERE {self._its_owner})"
+        return f"EXISTS (SELECT FROM {self.workers.table} w WHERE {self._same_owner})"
 
     def _since(self) -> dict[str, str]:
         made = self.instant("created_at") if self.has_instant("created_at") else "NULL::timestamptz"
@@ -283,15 +312,15 @@ class Meaning:
                 changes[most] = f"greatest(j.{most}, j.{now} + 1)"
         if self._writes_status:
             changes[self.columns["status"].quoted] = quote(self.states[State.PENDING][0])
-        allowed = [f"{self._held} AND (:force::boolean OR {self._over})", *self._at_rest()]
+        allowed = [f"{self.held} AND (:force::boolean OR {self._over})", *self._at_rest()]
         return self._guarded("waiting again at once; the attempts stay as they are", changes, allowed)
 
     def _more_acts(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """Those for which the table has a word, or a column."""
-        over = f"{self._held} AND {self._over}"
+        over = f"{self.held} AND {self._over}"
         if self.has_instant("run_after") and not self.columns["run_after"].generated:
             now = {self.columns["run_after"].quoted: self.moment("run_after", "clock_timestamp()")}
-            yield "run_now", self._guarded("waiting, and not for its time any more", now, [self._waiting])
+            yield "run_now", self._guarded("waiting, and not for its time any more", now, [self.waiting])
         if not self._writes_status:
             return
         status, freed = self.columns["status"].quoted, self._freed()
@@ -300,25 +329,29 @@ class Meaning:
         if State.CANCELLED in self.states:
             word = self.states[State.CANCELLED][0]
             ended = freed | {status: quote(word)}
-            yield "discard", self._guarded(f"{word}: never run again", ended, [self._waiting, over, *self._at_rest()])
+            yield "discard", self._guarded(f"{word}: never run again", ended, [self.waiting, over, *self._at_rest()])
         if State.STUCK in self.states:
             word = self.states[State.STUCK][0]
             parked = freed | {status: quote(word)}
-            failed = [self._failed] if self._failed else []
-            yield "park", self._guarded(f"{word} until a person decides", parked, [self._waiting, over, *failed])
+            resting = [one for one in self._at_rest() if self.is_in(State.STUCK) not in one]
+            yield "park", self._guarded(f"{word} until a person decides", parked, [self.waiting, over, *resting])
             waiting = {status: quote(self.states[State.PENDING][0])}
             yield "release", self._guarded("waiting again at once", waiting, [self.is_in(State.STUCK)])
 
     @property
     def _over(self) -> str:
         """Of a job that is held: nobody lives who holds it."""
-        gone = f"{self.lease} IS NULL" + (f" AND NOT {self._known_owner}" if self.workers else "")
+        gone = f"{self.lease} IS NULL" + (f" AND NOT {self.its_owner}" if self.workers else "")
         return f"(({gone}) OR {self.lease} < clock_timestamp())"
 
     def _at_rest(self) -> list[str]:
         """Failed and parked: states in which nobody has the job."""
-        parked = [self.is_in(State.STUCK)] if State.STUCK in self.states else []
-        return [*([self._failed] if self._failed else []), *parked]
+        resting = [self._failed] if self._failed else []
+        resting += [self.is_in(State.STUCK)] if State.STUCK in self.states else []
+        if "lease_until" not in self.columns:
+            return resting
+        # Whatever the status says, a lease that is not over yet is somebody's.
+        return [f"({one}) AND ({self.lease} >= clock_timestamp()) IS NOT TRUE" for one in resting]
 
     def _guarded(self, effect: str, changes: Mapping[str, str], allowed: Sequence[str]) -> dict[str, Any]:
         """An act on the job of `:key_NAME`, if its row is as it was seen and in one of the states allowed."""
@@ -342,7 +375,8 @@ class Meaning:
         return made
 
     def _sweep(self) -> dict[str, Any]:
-        over = f"{self._held} AND {self.lease} < clock_timestamp()"
+        over = f"{self.held} AND {self.lease} < clock_timestamp()"
+        over += f" AND {self._proof}" if self._proof else ""
         owner = f"(j.{self.columns['owner'].quoted})::text" if "owner" in self.columns else "NULL::text"
         changes = self._freed()
         if self._writes_status:
@@ -365,12 +399,14 @@ class Meaning:
             failed = ", failed where the attempts are used up" if self._counted and State.FAILED in self.states else ""
             found["effect"] = f"waiting again at once{failed}"
         if self.workers:
-            its = f"SELECT j.{self.columns['owner'].quoted} FROM {table} j WHERE {self._held} AND {locked}"
+            its = f"SELECT j.{self.columns['owner'].quoted} FROM {table} j WHERE {self.held} AND {locked}"
             found["lock"] = [
                 f"SELECT {name} AS id FROM {table} j\n   {these}\n   {picked}",
-                f"SELECT 1 FROM {self.workers.table} w WHERE w.{self.workers.key} IN ({its}) FOR SHARE NOWAIT",
+                # Who is just beating is left alone, and with it its jobs.
+                f"SELECT w.{self.workers.key}::text AS owner FROM {self.workers.table} w "
+                f"WHERE w.{self.workers.key} IN ({its}) FOR SHARE SKIP LOCKED",
             ]
-            these += f"\n     AND {locked}"
+            these += f"\n     AND {locked} AND j.{self.columns['owner'].quoted}::text = ANY (:owners::text[])"
         parts = ", ".join(f"{column.sql} AS key_{n}" for n, column in enumerate(self.key))
         same = " AND ".join(f"{column.sql} = e.key_{n}" for n, column in enumerate(self.key))
         texts = ", ".join(f"({column.sql})::text" for column in self.key)
@@ -416,7 +452,7 @@ class Meaning:
 
     def _of_a_holder(self) -> Iterator[TableColumn]:
         for name in ("owner", "lease_until", "locked_at", "heartbeat_at", "failed_at", "finished_at"):
-            if name in self.columns and not self.columns[name].generated:
+            if name in self.columns and name not in self.borrowed and not self.columns[name].generated:
                 yield self.columns[name]
 
     @property

@@ -102,7 +102,7 @@ class Action:
     lock: tuple[str, ...] = ()
     """Statements that lock what the act rests on, where that is more than the row which it writes: one after the other
     in its transaction, before it. Each sees what was committed until its own beginning, so that a heartbeat made while
-    the row's lock was waited for counts. The ids that one returns are `:locked` for those after it."""
+    the row's lock was waited for counts. What they return as id and owner is `:locked` and `:owners` from there on."""
 
     @property
     def statement(self) -> str:
@@ -218,16 +218,22 @@ class Profile:
             return self.actions["retry"]
         return self.actions.get("requeue")
 
-    def unproven(self, act: str, job: Job) -> Action | Evidence | None:
-        """What leaves it to the operator to be sure that a job's owner is dead, before that act; None: it is proven.
+    def unproven(self, act: str, job: Job) -> str | None:
+        """What the operator has to be sure of before that act, since nothing in the database proves it; None: it does.
 
-        An action that says so (`confirm`), or evidence that is the job's age alone.
+        An act may say so itself (`confirm`); age alone proves nothing; and in a table of somebody's own nothing is
+        known about how it comes that a lease, or an owner, is missing.
         """
         action = self.way_back(job.state) if act == "requeue" else self.actions.get(act)
         if action is not None and action.confirm:
-            return action
-        by_age = self.evidence is Evidence.AGE and job.state is State.STUCK and job.reason is not Reason.PARKED
-        return Evidence.AGE if by_age else None
+            return action.confirm
+        if job.state is not State.STUCK or job.reason is Reason.PARKED or act == "release":
+            return None
+        if self.evidence is Evidence.AGE or (job.reason is Reason.AGE and self.label == "own"):
+            return "that its worker is dead, and not only slow: nothing but its age says so"
+        if self.label == "own" and job.reason in (Reason.NO_LEASE, Reason.GONE):
+            return f"that its worker is dead: '{job.reason}' may have other causes"
+        return None
 
     def named(self, names: Mapping[str, str], title: str | None = None) -> "Profile":
         """The same with the identifiers and values of one queue in one database. Raises ProfileError."""

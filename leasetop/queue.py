@@ -93,6 +93,8 @@ _KEYS = {
     "text": re.compile(r".*", re.DOTALL),
 }
 _SWEPT = (Reason.EXPIRED, Reason.GONE)
+_NO_SUCH_VALUE = ("22P02", "22003", "22007", "22008", "23514")
+"""What the server says of a text that is no value of a type, or of a domain."""
 
 _SERVER = b"""
     SELECT clock_timestamp() AS now, current_setting('server_version') AS version, current_database()::text AS database,
@@ -252,7 +254,9 @@ class Queue:
         await connection.execute(b"SAVEPOINT parse")
         try:
             rows = await self._fetch(connection, self._one, self._key(key) | {"limit": 1})
-        except psycopg.DataError:
+        except (psycopg.DataError, psycopg.IntegrityError) as error:
+            if error.sqlstate not in _NO_SUCH_VALUE:
+                raise
             # '12x' is no bigint: then there is no such job.
             await connection.execute(b"ROLLBACK TO SAVEPOINT parse")
             return None
@@ -299,7 +303,9 @@ class Queue:
 
     async def expired(self, limit: int = PAGE) -> tuple[Job, ...]:
         """The preview of a sweep: the jobs whose lease is over, oldest first, at most `limit`."""
-        sql = reading.jobs([arm for arm in reading.arms(self.profile, [State.STUCK]) if arm.reason in _SWEPT])
+        # That the owner of a job in a table of one's own is not to be found proves nothing: no sweep takes it.
+        swept = (Reason.EXPIRED,) if self.profile.label == "own" else _SWEPT
+        sql = reading.jobs([arm for arm in reading.arms(self.profile, [State.STUCK]) if arm.reason in swept])
         async with self.database.reading() as connection:
             return tuple(map(self._job, await self._fetch(connection, self._bind(sql), {"limit": limit})))
 
@@ -319,6 +325,11 @@ class Queue:
                 server = (await self._fetch(connection, _SERVER, {}))[0]
                 found = await self._fetch(connection, self._one, self._key(seen.key) | {"limit": 1})
                 current = self._job(found[0]) if found else None
+                if changed and current is not None and current.state in (State.PROCESSING, State.STUCK):
+                    raise Refused(
+                        f"the requeue was written, but the job is {current.reason or current.state} still: a "
+                        "trigger of the table undid it; nothing was changed"
+                    )
                 outcome = self._requeued(seen, changed, current, server["now"])
                 entry = self._entry(server, "requeue", seen.key, actor, reason, journal.seen(seen), outcome)
                 left = await self._journaled(connection, [] if _traces(action) else [entry])
@@ -455,6 +466,9 @@ class Queue:
         action, backoff = self._action("sweep"), backoff or Backoff()
         swept: list[Swept] = []
         ended: set[tuple[Key, int | None]] = set()
+        if not _traces(action):
+            # An act that would leave no trace is not begun.
+            _must_be_writable()
         if policy is Policy.PARK and "policy" not in statements.parameters(action.statement):
             raise Refused(f"{self.profile.title} has no state for parked jobs: it cannot be swept with the policy park")
         # What was seen is cut to batches here; without it the LIMIT of the statement does it.
@@ -471,27 +485,31 @@ class Queue:
                 "backoff": backoff.base,
                 "backoff_cap": backoff.cap,
             }
+            left: list[journal.Entry] = []
             async with self.database.acting() as connection:
                 rows = await self._carry_out(connection, action, given)
                 done = [
                     Swept(_swept_key(row), row["status"], row["attempts"], row["max_attempts"], row["owner"])
                     for row in rows
                 ]
-                twice = next((one for one in done if (one.key, one.attempts) in ended), None)
+                # At home a job may be claimed meanwhile, and lose that lease as well; that is another attempt.
+                tokens = {(one.key, one.attempts if self.profile.is_home else None): one for one in done}
+                twice = next((one for token, one in tokens.items() if token in ended), None)
                 if twice is not None:
                     # Left alone, it would go on for ever: a trigger, or a default, makes the job expired again.
                     raise Refused(
-                        f"job {text.safe(written(twice.key))} was swept and is expired in the same attempt again; "
+                        f"job {text.safe(written(twice.key))} was swept and is expired again at once; "
                         f"the sweep stops after {text.plural(len(swept), 'job')}: see its triggers and defaults"
                     )
                 if done and not _traces(action):
                     server = (await self._fetch(connection, _SERVER, {}))[0]
                     entries = [self._swept_entry(server, one, actor) for one in done]
-                    trouble = _to_file(await self._journaled(connection, entries))
-                    if trouble:
-                        raise Refused(f"not swept, since it would leave no trace{trouble}")
+                    left = await self._journaled(connection, entries)
+            trouble = _to_file(left)
+            if trouble:
+                raise Refused(f"{text.plural(len(done), 'job')} swept{trouble}; the sweep stops here")
             swept += done
-            ended |= {(one.key, one.attempts) for one in done}
+            ended |= tokens.keys()
             if rest is not None:
                 rest = rest[PAGE:]
             if not rest and (rest is not None or len(rows) < PAGE):
@@ -527,12 +545,17 @@ class Queue:
         self, connection: psycopg.AsyncConnection, action: Action, given: Mapping[str, object]
     ) -> list[Row]:
         """The act's locks, one by one, then the act."""
-        locked: list[object] = []
+        found: dict[str, list[object]] = {"locked": [], "owners": []}
+        if action.lock:
+            # An owner that this role may not see would look like one that is gone: an error is better.
+            await connection.execute(b"SET LOCAL row_security = off")
         for lock in action.lock:
-            rows = await self._fetch(connection, self._bind(lock), _only({**given, "locked": locked}, lock))
-            locked += [row["id"] for row in rows if "id" in row]
+            for row in await self._fetch(connection, self._bind(lock), _only({**given, **found}, lock)):
+                for column, values in (("id", found["locked"]), ("owner", found["owners"])):
+                    if column in row:
+                        values.append(row[column])
         sql = action.statement
-        return await self._fetch(connection, self._bind(sql), _only({**given, "locked": locked}, sql))
+        return await self._fetch(connection, self._bind(sql), _only({**given, **found}, sql))
 
     def _way_back(self, job: Job) -> Action:
         """The act that requeues a job in its state. Raises Refused, with the command where there is one."""
@@ -671,6 +694,14 @@ def _swept_key(row: Row) -> Key:
 def _traces(action: Action) -> bool:
     """Whether an act writes who and why into the queue's own history."""
     return "actor" in statements.parameters(action.statement)
+
+
+def _must_be_writable() -> None:
+    """Raises Refused where the journal's file could not be written."""
+    try:
+        journal.write([])
+    except OSError as error:
+        raise Refused(f"not swept, since it would leave no trace: {journal.file()}: {error.strerror}") from None
 
 
 def _to_file(entries: list[journal.Entry]) -> str:

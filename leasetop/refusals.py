@@ -32,6 +32,9 @@ def requeue(seen: Job, current: Job | None, clock: ServerClock, needs: str | Non
         return f"{name}: its status {status} is other than the known ones: not requeued"
     if current.state is State.CANCELLED:
         return f"{name}: it is Cancelled: not requeued"
+    if current.lease_until is not None and current.lease_until >= now:
+        left = text.duration(current.lease_until - now)
+        return f"{name}: it is {current.state}, but its lease lasts for another {left}: a live lease is not requeued"
     if current.fence != seen.fence:
         return f"{name}: its row was written since you looked, if not where it shows; nothing was changed: look again"
     held = f"this needs {needs}; else" if needs else "perhaps"

@@ -3,6 +3,7 @@
 Names come back both as they are and quoted by the server, so that nothing here or later pastes a raw name into SQL.
 """
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,7 +21,8 @@ _SAMPLE = 50_000
 _MOST_VALUES = 20
 
 _TABLE = b"""
-    SELECT c.oid, format('%%I.%%I', n.nspname, c.relname) AS quoted
+    SELECT c.oid, format('%%I.%%I', n.nspname, c.relname) AS quoted,
+           c.relkind = 'r' AND EXISTS (SELECT FROM pg_inherits i WHERE i.inhparent = c.oid) AS has_children
       FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
      WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f')
        AND (c.oid = to_regclass(%(name)s) OR (n.nspname = %(schema)s AND c.relname = %(table)s))
@@ -127,6 +129,8 @@ class Table:
     indexes: tuple[str, ...]
     """Their definitions."""
     references: tuple[Reference, ...] = ()
+    has_children: bool = False
+    """Whether other tables inherit from it (partitions do not count)."""
 
     def column(self, name: str) -> TableColumn | None:
         """By its exact name."""
@@ -155,7 +159,7 @@ async def look(database: Database, name: str) -> Table:
         indexes = tuple(row["definition"] for row in await cursor.fetchall())
         await cursor.execute(_REFERENCES, {"oid": found["oid"]})
         references = tuple(Reference(**row) for row in await cursor.fetchall())
-    return Table(found["quoted"], columns, indexes, references)
+    return Table(found["quoted"], columns, indexes, references, found["has_children"])
 
 
 async def values(database: Database, table: Table, column: TableColumn) -> Mapping[str | None, int]:
@@ -188,12 +192,19 @@ async def declared(database: Database, table: Table, column: TableColumn) -> lis
         labels = [label for (label,) in await cursor.fetchall()]
         cursor = await connection.execute(_RULES, given)
         rules = [rule for (rule,) in await cursor.fetchall()]
-    return labels + [found.replace("''", "'") for rule in rules for found in _LITERAL.findall(rule or "")]
+    # What a rule forbids is no value: status <> 'stuck'.
+    named = [rule for rule in rules if rule and not re.search(r"<>|\bNOT\b|!~|<> ALL", rule)]
+    return labels + [found.replace("''", "'") for rule in named for found in _LITERAL.findall(rule)]
 
 
 async def exists(database: Database, table: Table, predicate: str) -> bool:
     """Whether a row of a bounded sample fulfils a predicate over `j`. Raises as `look`."""
-    query = f"SELECT EXISTS (SELECT FROM (SELECT * FROM {table.quoted} LIMIT {_SAMPLE}) AS j WHERE {predicate})"
+    keys = [one.quoted for one in table.columns if one.key]
+    newest = f"ORDER BY {', '.join(f'{key} DESC' for key in keys)}" if keys else ""
+    query = (
+        f"SELECT EXISTS (SELECT FROM (SELECT * FROM {table.quoted} LIMIT {_SAMPLE}) AS j WHERE {predicate}) "
+        f"OR EXISTS (SELECT FROM (SELECT * FROM {table.quoted} {newest} LIMIT {_SAMPLE}) AS j WHERE {predicate})"
+    )
     async with database.reading() as connection:
         row = await (await connection.execute(query.encode())).fetchone()
     return bool(row and row[0])
@@ -201,18 +212,24 @@ async def exists(database: Database, table: Table, predicate: str) -> bool:
 
 async def time_zone(database: Database, name: str) -> str | None:
     """A time zone as the server spells it; None where it knows none of that name. Raises as `look`."""
-    query = b"SELECT name FROM pg_timezone_names WHERE lower(name) = lower(%s) ORDER BY name = %s DESC LIMIT 1"
+    query = b"""SELECT name FROM pg_timezone_names WHERE lower(name) = lower(%s) AND name <> 'Factory'
+                 ORDER BY name = %s DESC LIMIT 1"""
     async with database.reading() as connection:
         row = await (await connection.execute(query, [name, name])).fetchone()
     return row[0] if row else None
 
 
-async def own_zone(database: Database) -> str:
-    """The time zone that the server gives to sessions that do not choose one. Raises as `look`."""
+async def own_zone(database: Database) -> str | None:
+    """The time zone that the server gives to sessions like ours; None where the client's environment chose one.
+
+    Raises as `look`.
+    """
+    if "PGTZ" in os.environ or "PGOPTIONS" in os.environ:
+        return None
     async with database.reading() as connection:
         cursor = await connection.execute(b"SELECT reset_val FROM pg_settings WHERE name = 'TimeZone'")
         row = await cursor.fetchone()
-    return text.safe(row[0]) if row else "UTC"
+    return text.safe(row[0]) if row else None
 
 
 async def is_a(database: Database, value: str, kind: str) -> bool:

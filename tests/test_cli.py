@@ -145,7 +145,7 @@ def test_where_age_is_all_the_evidence_one_must_be_sure(leasetop: Leasetop, aged
     words = ["requeue", "1", "--profile", str(aged), "--reason", "x", "--yes"]
     unsure = leasetop(*words)
     assert unsure.returncode == 1
-    assert "nothing in the database proves that its owner is dead" in one_line(unsure)
+    assert "nothing but its age says so; then say --sure" in one_line(unsure)
     assert "job 1: requeued" in leasetop(*words, "--sure").stdout
     swept = leasetop("sweep", "--profile", str(aged))
     assert swept.returncode == 1

@@ -16,10 +16,10 @@ from psycopg import sql
 from leasetop import finding, guess, journal, profile
 from leasetop.database import Database
 from leasetop.errors import NoQueue, Refused
-from leasetop.guess import MappingError
 from leasetop.mapping import Meaning
 from leasetop.model import Policy, State, View
 from leasetop.queue import Queue
+from leasetop.words import MappingError
 
 CASES = Path(__file__).parent / "cases"
 NAMES = sorted(file.stem for file in CASES.glob("*.json"))

@@ -10,10 +10,10 @@ import pytest
 
 from leasetop import finding, guess, profile
 from leasetop.database import Database
-from leasetop.errors import Refused
-from leasetop.guess import MappingError
-from leasetop.model import Job, Policy, State, View, parsed, written
+from leasetop.errors import NoQueue, Refused
+from leasetop.model import Job, Policy, Reason, State, View, parsed, written
 from leasetop.queue import Queue
+from leasetop.words import MappingError
 from tests.waiting import until
 
 JOBS = "id int PRIMARY KEY, status text DEFAULT 'pending', owner text, lease_until timestamptz"
@@ -68,7 +68,7 @@ async def test_a_lease_without_a_zone_is_asked_about(database: Database, hand: p
             "INSERT INTO jobs VALUES (1, 'running', 'w', localtimestamp + interval '5 min')",
             "INSERT INTO jobs VALUES (2, 'pending')",
         )
-    with pytest.raises(MappingError, match=r"no time zone is stored in lease_until.*time_zone=America/New_York"):
+    with pytest.raises(MappingError, match=r"no time zone is stored in lease_until.*own is America/New_York"):
         await understood(database)
     with pytest.raises(MappingError, match="knows no such zone"):
         await understood(database, time_zone="Mars/X")
@@ -77,27 +77,124 @@ async def test_a_lease_without_a_zone_is_asked_about(database: Database, hand: p
     assert await queue.sweep(Policy.REQUEUE, "ops") == ()
 
 
-@pytest.mark.parametrize("column", ["heartbeat_at timestamptz", "locked_at timestamptz"])
+@pytest.mark.parametrize("column", ["heartbeat_at", "locked_at"])
 async def test_what_expires_may_be_the_job(database: Database, hand: psycopg.Connection, column: str) -> None:
-    name = column.split()[0]
-    run(hand, f"CREATE TABLE jobs (id int PRIMARY KEY, status text, owner text, {column}, expires_at timestamptz)")
     run(
         hand,
+        f"CREATE TABLE jobs (id int PRIMARY KEY, status text, owner text, {column} timestamptz, expires_at "
+        f"timestamptz)",
         "INSERT INTO jobs VALUES (1, 'running', 'w', now(), now() - interval '5 min')",
         "INSERT INTO jobs VALUES (2, 'pending')",
     )
-    with pytest.raises(MappingError, match="is expires_at the end of a lease, or of the job itself"):
+    with pytest.raises(MappingError, match=f"expires_at.*'lease={column}"):
         await understood(database)
-    assert (await the_job(await understood(database, lease=f"{name} + 90 seconds"))).state is State.PROCESSING
-    assert (await the_job(await understood(database, lease="expires_at"))).state is State.STUCK
+    assert (await the_job(await understood(database, lease=f"{column} + 90 seconds"))).state is State.PROCESSING
+    # Its worker was alive after that: it is no proof.
+    doubtful = await understood(database, lease="expires_at")
+    job = await the_job(doubtful)
+    assert (job.state, job.reason) == (State.STUCK, Reason.AGE)
+    assert doubtful.profile.unproven("requeue", job)
+    assert await doubtful.sweep(Policy.REQUEUE, "ops") == ()
 
 
-async def test_a_heartbeat_after_the_leases_end_is_asked_about(database: Database, hand: psycopg.Connection) -> None:
-    run(hand, f"CREATE TABLE jobs ({JOBS}, heartbeat_at timestamptz)", HELD, "INSERT INTO jobs VALUES (2)")
-    await understood(database)
-    run(hand, "UPDATE jobs SET heartbeat_at = now() WHERE id = 1")
-    with pytest.raises(MappingError, match="heartbeat_at is later than lease_until"):
+async def test_expires_at_alone_is_asked_about_too(database: Database, hand: psycopg.Connection) -> None:
+    run(hand, "CREATE TABLE payment_jobs (id int PRIMARY KEY, status text, owner text, expires_at timestamptz)")
+    run(hand, "INSERT INTO payment_jobs VALUES (1, 'running', 'w', now()), (2, 'pending', NULL, now())")
+    with pytest.raises(NoQueue, match="is expires_at the end of a lease, or of the job itself"):
+        await finding.find(database)
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        "lease_until timestamptz, heartbeat_at timestamptz",
+        "lease_until timestamptz, lock_expires_at timestamptz, locked_until timestamptz",
+        "locked_until timestamptz, lease_expires_at timestamptz",
+        "heartbeat_at timestamptz, last_seen_at timestamptz",
+        "lease_until timestamptz, worker_id text REFERENCES workers",
+    ],
+)
+async def test_of_several_leases_the_operator_says_which(
+    database: Database, hand: psycopg.Connection, columns: str
+) -> None:
+    run(hand, "CREATE TABLE workers (id text PRIMARY KEY, last_seen timestamptz)")
+    run(hand, f"CREATE TABLE jobs (id int PRIMARY KEY, status text, {columns})")
+    run(hand, "INSERT INTO jobs VALUES (1, 'running'), (2, 'pending')")
+    with pytest.raises(MappingError, match="more than one column may say how long a lease lasts"):
         await understood(database)
+
+
+@pytest.mark.parametrize("column", ["heartbeat_at", "locked_at", "started_at", "created_at", "last_ping_at"])
+@pytest.mark.parametrize("key", ["lease", "lease_until"])
+async def test_what_says_since_when_is_not_taken_for_until_when(
+    database: Database, hand: psycopg.Connection, column: str, key: str
+) -> None:
+    run(hand, f"CREATE TABLE jobs (id int PRIMARY KEY, status text, owner text, {column} timestamptz)")
+    run(hand, "INSERT INTO jobs VALUES (1, 'running', 'w', now()), (2, 'pending', NULL, NULL)")
+    with pytest.raises(MappingError, match="says since when, not until when"):
+        await understood(database, **{key: column})
+
+
+async def test_a_time_out_has_a_unit(database: Database, hand: psycopg.Connection) -> None:
+    run(hand, "CREATE TABLE jobs (id int PRIMARY KEY, status text, owner text, locked_at timestamptz)")
+    run(hand, "INSERT INTO jobs VALUES (1, 'running', 'w', now()), (2, 'pending', NULL, NULL)")
+    with pytest.raises(MappingError, match="4 what"):
+        await understood(database, lease="locked_at + 4")
+
+
+@pytest.mark.parametrize(
+    "columns", ["status text, job_status text", "state text, status text", "status text, done bool"]
+)
+async def test_of_two_statuses_the_operator_says_which(
+    database: Database, hand: psycopg.Connection, columns: str
+) -> None:
+    run(hand, f"CREATE TABLE jobs (id int PRIMARY KEY, {columns}, owner text, lease_until timestamptz)")
+    with pytest.raises(MappingError, match="may each say whether a job is done"):
+        await understood(database)
+
+
+@pytest.mark.parametrize("column", ["settled_at timestamptz", "processed timestamptz", "acked int", "receipt text"])
+async def test_without_a_status_an_end_by_any_name_is_asked_about(
+    database: Database, hand: psycopg.Connection, column: str
+) -> None:
+    run(hand, f"CREATE TABLE jobs (id int PRIMARY KEY, owner text, lease_until timestamptz, {column})")
+    with pytest.raises(MappingError, match="say whether a job is done"):
+        await understood(database)
+    name = column.split()[0]
+    if "timestamptz" in column:
+        run(hand, "INSERT INTO jobs VALUES (1, 'w', now() - interval '1 h', now())")
+        assert (await the_job(await understood(database, finished_at=name))).state is State.COMPLETED
+
+
+async def test_an_owner_of_jobs_that_wait_may_be_no_worker(database: Database, hand: psycopg.Connection) -> None:
+    run(hand, f"CREATE TABLE jobs ({JOBS})", HELD)
+    run(hand, "INSERT INTO jobs VALUES (2, 'pending', 'Alice the customer', NULL)")
+    with pytest.raises(MappingError, match="it may be no worker"):
+        await understood(database)
+    queue = await understood(database, owner="none")
+    assert len(await queue.sweep(Policy.REQUEUE, "ops")) == 1
+    assert hand.execute("SELECT owner FROM jobs WHERE id = 1").fetchone() == ("w",)
+
+
+async def test_an_owner_that_is_a_customer_is_asked_about(database: Database, hand: psycopg.Connection) -> None:
+    run(hand, "CREATE TABLE users (id text PRIMARY KEY, last_seen_at timestamptz)")
+    run(
+        hand,
+        "CREATE TABLE jobs (id int PRIMARY KEY, status text, owner_id text REFERENCES users, started_at timestamptz)",
+    )
+    with pytest.raises(MappingError, match="is owner_id the worker that has a job"):
+        await understood(database)
+
+
+async def test_inherited_tables_are_refused(database: Database, hand: psycopg.Connection) -> None:
+    run(hand, f"CREATE TABLE jobs ({JOBS})", "CREATE TABLE more () INHERITS (jobs)", HELD)
+    with pytest.raises(MappingError, match="other tables inherit from it"):
+        await understood(database)
+
+
+async def test_what_a_rule_forbids_is_no_state(database: Database, hand: psycopg.Connection) -> None:
+    run(hand, f"CREATE TABLE jobs ({JOBS}, CHECK (status <> 'stuck'))", HELD, "INSERT INTO jobs VALUES (2)")
+    assert not (await understood(database)).can("park")
 
 
 async def test_of_two_words_for_waiting_the_operator_says_which_is_written(
@@ -392,7 +489,7 @@ async def test_a_sweep_that_meets_a_job_twice_stops(database: Database, hand: ps
     )
     queue = await understood(database)
     async with asyncio.timeout(30):
-        with pytest.raises(Refused, match="was swept and is expired in the same attempt again"):
+        with pytest.raises(Refused, match="was swept and is expired again at once"):
             await queue.sweep(Policy.REQUEUE, "ops")
 
 
@@ -485,25 +582,191 @@ async def test_a_heartbeat_made_while_the_lock_is_waited_for_counts(
     assert "a live lease is not requeued" in outcome.words
 
 
-@pytest.mark.parametrize("act", ["requeue", "sweep"])
 async def test_a_heartbeat_under_way_is_not_overtaken(
-    database: Database, hand: psycopg.Connection, blank_dsn: str, act: str
+    database: Database, hand: psycopg.Connection, blank_dsn: str
 ) -> None:
-    run(hand, *WORKERS)
+    run(hand, *WORKERS, "INSERT INTO workers VALUES ('gone', now() - interval '1 h')")
+    run(hand, "INSERT INTO jobs VALUES (5, 'running', 'gone')")
     queue = await understood(database, **LEASE)
     seen = await the_job(queue)
-    with (
-        holding(blank_dsn, "UPDATE workers SET last_seen = now() WHERE id = 'dead'"),
-        pytest.raises(Refused, match="55P03"),
-    ):
-        if act == "requeue":
+    with holding(blank_dsn, "UPDATE workers SET last_seen = now() WHERE id = 'dead'"):
+        with pytest.raises(Refused, match="55P03"):
             await queue.requeue(seen, "ops", "x")
-        else:
-            await queue.sweep(Policy.REQUEUE, "ops")
-    if act == "requeue":
-        assert (await queue.requeue(seen, "ops", "x")).done
+        # The others' jobs need not wait for it.
+        assert [one.key for one in await queue.sweep(Policy.REQUEUE, "ops")] == [("5",)]
+    assert (await queue.requeue(seen, "ops", "x")).done
+
+
+async def test_workers_that_a_role_may_not_see_are_not_gone(
+    database: Database, hand: psycopg.Connection, blank_dsn: str
+) -> None:
+    run(hand, *WORKERS, "ALTER TABLE workers ENABLE ROW LEVEL SECURITY")
+    run(hand, "UPDATE workers SET last_seen = now()", "DROP ROLE IF EXISTS hidden_from", "CREATE ROLE hidden_from")
+    run(hand, "GRANT SELECT, UPDATE ON jobs, workers TO hidden_from", "GRANT hidden_from TO current_user")
+    queue = await understood(database, **LEASE)
+    blind = Queue(Database(f"{blank_dsn} options='-c role=hidden_from'"), queue.profile)
+    try:
+        seen = await the_job(blind)
+        with pytest.raises(Refused, match="row-level security"):
+            await blind.requeue(seen, "ops", "x")
+        with pytest.raises(Refused, match="row-level security"):
+            await blind.sweep(Policy.REQUEUE, "ops")
+    finally:
+        await blind.database.close()
+        run(hand, "DROP OWNED BY hidden_from", "DROP ROLE hidden_from")
+
+
+@pytest.mark.parametrize("where", ["job", "workers"])
+async def test_a_claim_is_a_sign_of_life(database: Database, hand: psycopg.Connection, where: str) -> None:
+    """A worker under its old name claims before its first heartbeat: what was beaten before it counts no more."""
+    if where == "job":
+        run(
+            hand,
+            "CREATE TABLE jobs (id int PRIMARY KEY, status text, worker text, heartbeat_at timestamptz, "
+            "locked_at timestamptz)",
+        )
+        run(hand, "INSERT INTO jobs VALUES (1, 'running', 'w', now() - interval '2 h', now())")
     else:
-        assert len(await queue.sweep(Policy.REQUEUE, "ops")) == 1
+        run(hand, "CREATE TABLE workers (id text PRIMARY KEY, heartbeat_at timestamptz)")
+        run(hand, "INSERT INTO workers VALUES ('w', now() - interval '2 h')")
+        run(
+            hand,
+            "CREATE TABLE jobs (id int PRIMARY KEY, status text, worker text REFERENCES workers, locked_at "
+            "timestamptz)",
+        )
+        run(hand, "INSERT INTO jobs VALUES (1, 'running', 'w', now())")
+    run(hand, "INSERT INTO jobs VALUES (2, 'pending')")
+    queue = await understood(database, lease="heartbeat_at + 90 seconds")
+    assert (await the_job(queue)).state is State.PROCESSING
+    assert await queue.sweep(Policy.REQUEUE, "ops") == ()
+    # Never beaten, and claimed long ago: nothing but age.
+    table = "jobs" if where == "job" else "workers"
+    run(
+        hand,
+        f"UPDATE {table} SET heartbeat_at = NULL",
+        "UPDATE jobs SET locked_at = now() - interval '1 h' WHERE id = 1",
+    )
+    job = await the_job(queue)
+    assert (job.state, job.reason) == (State.STUCK, Reason.AGE)
+    assert queue.profile.unproven("requeue", job)
+    assert await queue.sweep(Policy.REQUEUE, "ops") == ()
+    run(hand, f"UPDATE {table} SET heartbeat_at = now() - interval '30 min'")
+    assert len(await queue.sweep(Policy.REQUEUE, "ops")) == 1
+
+
+async def test_owners_that_are_not_in_the_workers_table_are_asked_about(
+    database: Database, hand: psycopg.Connection
+) -> None:
+    run(
+        hand,
+        "CREATE TABLE hosts (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), name text UNIQUE, last_seen timestamptz)",
+    )
+    run(hand, "CREATE TABLE jobs (id int PRIMARY KEY, status text, worker text)")
+    run(hand, "INSERT INTO hosts (name, last_seen) VALUES ('alpha', now())")
+    run(hand, "INSERT INTO jobs VALUES (1, 'running', 'alpha'), (2, 'pending', NULL)")
+    told = {"lease": "last_seen + 90 seconds"}
+    with pytest.raises(MappingError, match="is not compared with the key of"):
+        await understood(database, **told, workers="hosts")
+    queue = await understood(database, **told, workers="hosts:name")
+    assert (await the_job(queue)).state is State.PROCESSING
+    run(hand, "UPDATE hosts SET name = 'Alpha'")
+    with pytest.raises(MappingError, match=r"owners of jobs that are held are not in public\.hosts"):
+        await understood(database, **told, workers="hosts:name")
+
+
+async def test_no_lease_and_no_owner_need_an_operator_who_is_sure(database: Database, hand: psycopg.Connection) -> None:
+    run(hand, *WORKERS)
+    queue = await understood(database, **LEASE)
+    job = await the_job(queue, "4")
+    assert job.reason is Reason.GONE
+    assert queue.profile.unproven("requeue", job)
+    run(hand, "ALTER TABLE jobs ADD lease_until timestamptz")
+    queue = await understood(database, lease="lease_until")
+    job = await the_job(queue)
+    assert job.reason is Reason.NO_LEASE
+    assert queue.profile.unproven("requeue", job)
+
+
+@pytest.mark.parametrize("status", ["failed", "parked"])
+async def test_a_live_lease_is_refused_whatever_the_status(
+    database: Database, hand: psycopg.Connection, status: str
+) -> None:
+    run(
+        hand,
+        f"CREATE TABLE jobs ({JOBS})",
+        HELD,
+        "INSERT INTO jobs (id, status) VALUES (2, 'pending'), (3, 'failed'), (4, 'parked')",
+    )
+    run(hand, f"UPDATE jobs SET status = '{status}', lease_until = now() + interval '1 h' WHERE id = 1")
+    queue = await understood(database)
+    outcome = await queue.requeue(await the_job(queue), "ops", "x")
+    assert not outcome.done
+    assert "its lease lasts for another" in outcome.words
+    run(hand, "UPDATE jobs SET lease_until = now() - interval '1 s' WHERE id = 1")
+    assert (await queue.requeue(await the_job(queue), "ops", "x")).done
+
+
+async def test_a_job_that_failed_before_and_is_held_again_is_live(database: Database, hand: psycopg.Connection) -> None:
+    run(hand, "CREATE TABLE jobs (id int PRIMARY KEY, locked_by text, locked_until timestamptz, failed_at timestamptz)")
+    run(hand, "INSERT INTO jobs VALUES (1, 'w', now() + interval '1 h', now() - interval '1 h')")
+    queue = await understood(database)
+    job = await the_job(queue)
+    assert job.state is State.PROCESSING
+    assert not (await queue.requeue(job, "ops", "x")).done
+
+
+async def test_a_job_that_runs_and_has_an_end_is_acted_on_by_nobody(
+    database: Database, hand: psycopg.Connection
+) -> None:
+    run(hand, f"CREATE TABLE jobs ({JOBS}, completed_at timestamptz)", HELD, "INSERT INTO jobs VALUES (2)")
+    run(hand, "UPDATE jobs SET completed_at = now() WHERE id = 1")
+    queue = await understood(database)
+    job = await the_job(queue)
+    assert job.state is State.OTHER
+    assert not (await queue.requeue(job, "ops", "x")).done
+    assert await queue.sweep(Policy.REQUEUE, "ops") == ()
+
+
+async def test_a_requeue_that_a_trigger_undoes_is_not_said_to_be_done(
+    database: Database, hand: psycopg.Connection
+) -> None:
+    run(hand, f"CREATE TABLE jobs ({JOBS})", HELD, "INSERT INTO jobs VALUES (2)")
+    run(
+        hand,
+        "CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.status := OLD.status; RETURN "
+        "NEW; END $$",
+        "CREATE TRIGGER keep BEFORE UPDATE ON jobs FOR EACH ROW EXECUTE FUNCTION keep()",
+    )
+    queue = await understood(database)
+    with pytest.raises(Refused, match="a trigger of the table undid it"):
+        await queue.requeue(await the_job(queue), "ops", "x")
+    assert (await the_job(queue)).owner == "w"
+
+
+async def test_the_journal_does_not_tell_of_a_sweep_that_was_rolled_back(
+    database: Database, hand: psycopg.Connection
+) -> None:
+    run(hand, f"CREATE TABLE jobs ({JOBS})", HELD, "INSERT INTO jobs VALUES (2)")
+    run(
+        hand,
+        "CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'audit says no'; END $$",
+        "CREATE CONSTRAINT TRIGGER no AFTER UPDATE ON jobs DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE "
+        "FUNCTION no()",
+    )
+    queue = await understood(database)
+    with pytest.raises(Refused, match="audit says no"):
+        await queue.sweep(Policy.REQUEUE, "ops")
+    assert await queue.read_journal() == ()
+
+
+async def test_what_a_time_out_counts_from_is_not_emptied_where_it_means_something_else(
+    database: Database, hand: psycopg.Connection
+) -> None:
+    run(hand, "CREATE TABLE jobs (id int PRIMARY KEY, status text, owner text, created_at timestamptz)")
+    run(hand, "INSERT INTO jobs VALUES (1, 'running', 'w', now() - interval '2 days'), (2, 'pending', NULL, now())")
+    queue = await understood(database, lease="created_at + 1 day")
+    assert len(await queue.sweep(Policy.REQUEUE, "ops")) == 1
+    assert hand.execute("SELECT created_at IS NULL FROM jobs WHERE id = 1").fetchone() == (False,)
 
 
 def is_blocked_by(hand: psycopg.Connection, other: psycopg.Connection) -> bool:

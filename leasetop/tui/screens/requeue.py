@@ -15,7 +15,7 @@ from textual.widgets import Button, Input, Static
 
 from leasetop import statements, text
 from leasetop.config import Config
-from leasetop.model import Detail, Evidence, Job, State
+from leasetop.model import Detail, Job, State
 from leasetop.profile import Profile
 from leasetop.refusals import holding
 from leasetop.tui.widgets.detail import Pieces, history_pieces, job_pieces
@@ -134,8 +134,9 @@ class RequeueDialog(ModalScreen[Requeue | None]):
             assert self._way is not None
             effect = self._way.effect
             pieces.append(f"{effect[:1].upper()}{effect[1:]}. What you see here is what is compared.")
-            if self._way.confirm:
-                pieces.append((f"\nBe sure {self._way.confirm}.", "bold $text-warning"))
+            unproven = self._profile.unproven("requeue", job)
+            if unproven:
+                pieces.append((f"\nBe sure {unproven}.", "bold $text-warning"))
             if self._way.needs:
                 pieces.append(f"\nIt needs {self._way.needs}.")
         self.query_one("#verdict", Static).update(Content.assemble(*pieces))
@@ -175,8 +176,6 @@ class RequeueDialog(ModalScreen[Requeue | None]):
         if job.created_at is not None and self._detail.clock.now() - job.created_at > window:
             known = f"The provider knows its key again for {text.duration(window)} only: "
             pieces.append((f"{known}run again, this payment can be made twice.\n", "bold $text-warning"))
-        if self._profile.unproven("requeue", job) is Evidence.AGE:
-            pieces.append("No heartbeat is kept: only its age says that the lease is dead. Its worker may be slow.\n")
         if not self._profile.completion_fenced:
             pieces.append(
                 "A late finisher can still complete this job after the requeue: it is watched for an hour from here.\n"

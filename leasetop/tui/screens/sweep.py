@@ -38,7 +38,8 @@ class SweepDialog(ModalScreen[Sweep | None]):
     def __init__(self, jobs: tuple[Job, ...], policy: Policy, clock: ServerClock, profile: Profile) -> None:
         super().__init__()
         self._jobs, self._clock, self._action = jobs, clock, profile.actions["sweep"]
-        self._typed = str(len(jobs)) if any(profile.unproven("sweep", job) for job in jobs) else None
+        self._unproven = next(filter(None, (profile.unproven("sweep", job) for job in jobs)), None)
+        self._typed = str(len(jobs)) if self._unproven else None
         self._policy = policy if self._may_park else Policy.REQUEUE
 
     def compose(self) -> ComposeResult:
@@ -96,8 +97,7 @@ class SweepDialog(ModalScreen[Sweep | None]):
         )
         pieces: list[str | tuple[str, str]] = [(what, "bold"), f"  {then}"]
         if self._typed is not None:
-            unproven = "Only their age says that these leases are dead: be sure that their workers are gone."
-            pieces.append((f"\n{unproven}", "bold $text-warning"))
+            pieces.append((f"\nOf each be sure {self._unproven}.", "bold $text-warning"))
         self.query_one("#verdict", Static).update(Content.assemble(*pieces))
         key = "y" if self._typed is None else f"{self._typed} and enter"
         self.query_one("#hint", Static).update(

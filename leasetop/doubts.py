@@ -1,0 +1,236 @@
+"""What must be asked before a table of one's own is acted on: each wrong guess here would end a lease that lives."""
+
+from collections.abc import Mapping
+
+import psycopg
+
+from leasetop import table as tables
+from leasetop import text, words
+from leasetop.database import Database
+from leasetop.errors import Refused
+from leasetop.mapping import Meaning, Workers
+from leasetop.model import State
+from leasetop.table import Table, TableColumn
+from leasetop.words import MappingError
+
+
+def look_for_a_status(table: Table, columns: Mapping[str, TableColumn], told: Mapping[str, str]) -> None:
+    """A status that is overlooked makes jobs that are done look stuck."""
+    if "status" in told and told["status"] != words.NONE:
+        return
+    if "status" not in columns:
+        _is_there_none(table, columns, told)
+        return
+    found = columns["status"]
+    others = [
+        column
+        for column in table.columns
+        if column is not found
+        and not column.key
+        and (
+            words.plain(column.name) in words.NAMES["status"]
+            or (column.base == "boolean" and words.STATUS_LIKE.search(column.name.lower()))
+        )
+    ]
+    if others:
+        listed = " and ".join(text.safe(column.name) for column in [found, *others])
+        raise MappingError(
+            f"{table.quoted}: {listed} may each say whether a job is done; tell which counts with "
+            f"--set status={text.safe(found.name)}, or another of them"
+        )
+
+
+def _is_there_none(table: Table, columns: Mapping[str, TableColumn], told: Mapping[str, str]) -> None:
+    for state in words.STATES:
+        if state.value in told:
+            raise MappingError(f"--set {state.value}: which column is the status? Tell with --set status=COLUMN")
+    if told.get("status") == words.NONE:
+        return
+    taken = {column.name for column in columns.values()}
+    suspects = [
+        column.name
+        for column in table.columns
+        if column.name not in taken and not column.key and _may_say_that_it_is_over(column)
+    ]
+    if suspects:
+        listed = ", ".join(map(text.safe, suspects[:5]))
+        raise MappingError(
+            f"{table.quoted}: does {listed} say whether a job is done? Tell the status with --set status=COLUMN "
+            f"(and --set pending=VALUE ...), its end with --set finished_at=COLUMN, or --set status={words.NONE} "
+            "where a row's lock is all there is"
+        )
+
+
+def _may_say_that_it_is_over(column: TableColumn) -> bool:
+    if column.base in ("boolean", "character(1)", "character", '"char"'):
+        return True
+    name = column.name.lower()
+    if words.STATUS_LIKE.search(name):
+        return True
+    return not column.required and (column.is_instant or column.base == "date" or bool(words.END_LIKE.search(name)))
+
+
+def is_the_workers_table(
+    table: Table, columns: Mapping[str, TableColumn], workers: Workers, told: Mapping[str, str]
+) -> None:
+    """That an owner refers to a table with a heartbeat does not make it one of workers: customers are seen, too."""
+    owner = columns["owner"]
+    if words.plain(owner.name) in ("owner", "ownerid", "holder") and not told.keys() & {"owner", "workers"}:
+        raise MappingError(
+            f"{table.quoted}: is {text.safe(owner.name)} the worker that has a job, and {workers.table} the table of "
+            f"workers? Tell with --set workers={workers.table}, or name the worker with --set owner=COLUMN"
+        )
+
+
+async def demand(database: Database, made: Meaning, told: Mapping[str, str]) -> None:
+    """What no profile can do without, and what must not be guessed. Raises MappingError."""
+    _demand_a_lease(made, told)
+    if made.timeout is not None:
+        if made.timeout.strip().replace(".", "").isdigit():
+            raise MappingError(f"--set lease: {text.safe(made.timeout)} what? Give a unit: '+ 90 seconds', '+ 4 hours'")
+        if not await tables.is_a_span(database, made.timeout):
+            raise MappingError(
+                f"--set lease: '{text.safe(made.timeout)}' is no time-out above zero, such as '90 seconds'"
+            )
+    _demand_states(made, told)
+    await _demand_a_zone(database, made, told)
+    await _look_at_the_owners(database, made, told)
+
+
+def _demand_a_lease(made: Meaning, told: Mapping[str, str]) -> None:
+    table = made.table.quoted
+    if made.table.has_children:
+        raise MappingError(f"{table}: other tables inherit from it, and share its keys: no act could name one job")
+    if not made.key:
+        raise MappingError(f"{table} has no primary or unique key without NULLs: no act could name exactly one job")
+    status = made.columns.get("status")
+    if status is not None and status.base in ("json", "xml", "point"):
+        raise MappingError(f"{table}: {text.safe(status.name)} is {status.base}, which nothing can be compared with")
+    if not told.keys() & {"lease", "lease_until"}:
+        _demand_one_lease(made)
+    timed = "lease_until" in made.columns or "locked_at" in made.columns or made.timed_by != "locked_at"
+    if not timed:
+        raise MappingError(
+            f"{table}: no column says until when a lease lasts; tell with --set lease=COLUMN, or --set "
+            "'lease=COLUMN + 4 hours' where one says since when"
+        )
+    if "lease_until" not in made.columns and made.timeout is None:
+        workers = made.workers
+        column = workers.heartbeat.name if workers else made.columns[made.timed_by].name
+        aged = made.timed_by == "locked_at"
+        what = "when a job was taken" if aged else "when its worker was last alive"
+        raise MappingError(
+            f"{table}: {text.safe(column)} says {what}, not until when; tell how long a lease lasts, "
+            f"as its workers have it, with --set 'lease={text.safe(column)} + {'4 hours' if aged else '90 seconds'}'"
+        )
+    if "status" not in made.columns and made.taken_by is None:
+        raise MappingError(
+            f"{table}: there is no status, and its owner and lease cannot be NULL: nothing tells a waiting job from "
+            "one that is held; tell the status with --set status=COLUMN"
+        )
+
+
+def _demand_one_lease(made: Meaning) -> None:
+    """All columns that may say until when, or whether, a worker lives: more than one is a question."""
+    instants = [column for column in made.table.columns if column.is_instant]
+    until = [
+        column
+        for column in instants
+        if words.plain(column.name) in words.NAMES["lease_until"] or words.LEASE_LIKE.search(words.plain(column.name))
+    ]
+    beats = [
+        column
+        for column in instants
+        if words.plain(column.name) in words.NAMES["heartbeat_at"] or words.BEAT_LIKE.search(words.plain(column.name))
+    ]
+    ways = [f"--set lease={text.safe(column.name)}" for column in until]
+    ways += [f"--set 'lease={text.safe(column.name)} + 90 seconds'" for column in beats]
+    if made.workers is not None:
+        ways.append(f"--set 'lease={text.safe(made.workers.heartbeat.name)} + 90 seconds' (of {made.workers.table})")
+    if len(ways) > 1:
+        raise MappingError(
+            f"{made.table.quoted}: more than one column may say how long a lease lasts: tell which its workers go by, "
+            f"with {', or '.join(ways)}"
+        )
+    if until and words.plain(until[0].name) == "expiresat":
+        # Perhaps it is the job that expires: then live leases would be ended.
+        since = made.columns.get("locked_at")
+        other = f", or --set 'lease={text.safe(since.name)} + 4 hours'" if since is not None else ""
+        raise MappingError(
+            f"{made.table.quoted}: is {text.safe(until[0].name)} the end of a lease, or of the job itself? Tell with "
+            f"--set lease={text.safe(until[0].name)}{other}"
+        )
+
+
+def _demand_states(made: Meaning, told: Mapping[str, str]) -> None:
+    if "status" not in made.columns:
+        return
+    table, name = made.table.quoted, text.safe(made.columns["status"].name)
+    lacking = [state.value for state in (State.PENDING, State.PROCESSING) if state not in made.states]
+    if lacking:
+        raise MappingError(
+            f"{table}: which value of {name} means {' and which '.join(lacking)}? Tell with "
+            + " ".join(f"--set {state}=VALUE" for state in lacking)
+        )
+    written = [State.PENDING, State.STUCK, State.CANCELLED]
+    if {"attempts", "max_attempts"} <= made.columns.keys():
+        # A sweep of jobs that have used up their attempts writes it.
+        written.append(State.FAILED)
+    for state in written:
+        values = made.states.get(state, ())
+        if len(values) > 1 and state.value not in told:
+            raise MappingError(
+                f"{table}: {' and '.join(map(text.safe, values))} of {name} may all mean {state}; tell with "
+                f"--set {state}={','.join(map(text.safe, values))}, the one first that an act is to write"
+            )
+
+
+async def _demand_a_zone(database: Database, made: Meaning, told: Mapping[str, str]) -> None:
+    lacking = [
+        made.columns[name]
+        for name in ("lease_until", "locked_at", "heartbeat_at", "run_after")
+        if name in made.columns and not made.columns[name].has_zone
+    ]
+    if made.workers is not None and not made.workers.heartbeat.has_zone:
+        lacking.append(made.workers.heartbeat)
+    if not lacking or "time_zone" in told:
+        return
+    names = ", ".join(text.safe(column.name) for column in lacking)
+    own = await tables.own_zone(database)
+    raise MappingError(
+        f"{made.table.quoted}: no time zone is stored in {names}, and a lease that is read in the wrong one looks dead "
+        f"while it lives; find out in which its workers write, and tell with --set time_zone=UTC, or another"
+        + (f" (this server's own is {own})" if own else "")
+    )
+
+
+async def _look_at_the_owners(database: Database, made: Meaning, told: Mapping[str, str]) -> None:
+    """Whether the owners are what they are taken for."""
+    owner = made.columns.get("owner")
+    if owner is None:
+        return
+    name = f"j.{owner.quoted}"
+    there = f"({made.waiting}) AND {name} IS NOT NULL AND {name}::text <> ''"
+    if not owner.required and "owner" not in told and await tables.exists(database, made.table, there):
+        raise MappingError(
+            f"{made.table.quoted}: {text.safe(owner.name)} has values in jobs that wait, it may be no worker, and an "
+            f"act would empty it; tell with --set owner={text.safe(owner.name)}, or --set owner={words.NONE}"
+        )
+    if made.workers is None or not told.keys() & {"workers"}:
+        return
+    try:
+        strange = await tables.exists(
+            database, made.table, f"{made.held} AND {name} IS NOT NULL AND NOT {made.its_owner}"
+        )
+    except Refused as error:
+        if isinstance(error.__cause__, psycopg.errors.UndefinedFunction):
+            raise MappingError(
+                f"--set workers: {text.safe(owner.name)} is {text.safe(owner.type)}, which is not compared with the key "
+                f"of {made.workers.table}; tell with --set workers=TABLE:COLUMN"
+            ) from None
+        raise
+    if strange:
+        raise MappingError(
+            f"--set workers: owners of jobs that are held are not in {made.workers.table}; tell the column where they "
+            "are with --set workers=TABLE:COLUMN"
+        )

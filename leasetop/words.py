@@ -1,0 +1,78 @@
+"""What people call things in their tables: the names of columns, and the words of a status.
+
+Names are compared without case and punctuation (`plain`). What they lead to is in guess.py.
+"""
+
+import re
+from collections.abc import Mapping
+
+from leasetop.errors import LeasetopError
+from leasetop.model import State
+
+
+class MappingError(LeasetopError):
+    """A table that cannot be understood without help: says what is missing and how to give it."""
+
+
+# Canonical field -> the names that people give it, the likeliest first; case and punctuation do not count.
+NAMES: Mapping[str, tuple[str, ...]] = {
+    "status": ("status", "state", "jobstatus", "jobstate", "statuscode"),
+    "owner": (
+        *("leaseowner", "lockedby", "workerid", "worker", "claimedby", "takenby", "owner", "leaseholder", "holder"),
+        *("lockowner", "processedby", "runnerid", "ownerid", "lockedbyworker", "pickedby"),
+    ),
+    "lease_until": (
+        *("leaseuntil", "lockeduntil", "leaseexpiresat", "lockexpiresat", "claimexpiresat", "expiresat", "lockuntil"),
+        *("leaseexpiry", "leasedeadline", "claimeduntil", "reserveduntil", "leasedeuntil", "leaseduntil", "lease"),
+    ),
+    "locked_at": ("lockedat", "claimedat", "pickedat", "leasedat", "reservedat", "startedat", "lockedon"),
+    "heartbeat_at": (
+        *("heartbeatat", "lastheartbeat", "lastheartbeatat", "heartbeat", "lastseen", "lastseenat", "renewedat"),
+        *("lastping", "pingedat", "aliveat", "lastalive"),
+    ),
+    "attempts": (
+        *("attempts", "attempt", "tries", "trialcount", "trycount", "retrycount", "retries", "attemptcount"),
+        *("numattempts", "attemptno", "attemptsmade"),
+    ),
+    "max_attempts": ("maxattempts", "maxtries", "maxretries", "attemptlimit", "retrylimit"),
+    "error": ("lasterror", "error", "errortext", "errormessage", "failurereason", "lastfailure", "errormsg"),
+    "stage": ("stage", "step", "phase"),
+    "kind": ("kind", "type", "jobtype", "taskname", "task", "jobname", "queue", "handler"),
+    "created_at": ("createdat", "insertedat", "enqueuedat", "created", "queuedat", "submittedat", "createdon"),
+    "run_after": ("runafter", "runat", "scheduledat", "availableat", "nextrunat", "notbefore", "scheduledfor"),
+    "finished_at": ("finishedat", "completedat", "doneat", "endedat", "processedat"),
+    "failed_at": ("failedat", "diedat", "deadat"),
+    "idempotency_key": ("idempotencykey", "idemkey", "dedupkey", "idempotencytoken", "requestid"),
+    "amount": ("amount", "total", "amountminor", "amountcents"),
+}
+STATES: Mapping[State, tuple[str, ...]] = {
+    State.PENDING: ("pending", "queued", "ready", "new", "waiting", "available", "todo", "enqueued", "created", "open"),
+    State.PROCESSING: (
+        *("processing", "running", "inprogress", "claimed", "locked", "active", "started", "executing", "doing"),
+        *("picked", "leased", "working"),
+    ),
+    State.STUCK: ("stuck", "parked", "stalled", "onhold"),
+    State.COMPLETED: ("completed", "complete", "done", "succeeded", "success", "finished", "successful", "paid", "ok"),
+    State.FAILED: ("failed", "dead", "error", "errored", "exhausted", "failure"),
+    State.CANCELLED: ("cancelled", "canceled", "aborted", "discarded"),
+}
+# leasetop's own words: a table whose words are all among them speaks its language.
+OURS = frozenset({"Pending", "Processing", "Stuck", "Completed", "Failed", "Cancelled"})
+SETTABLE = {*NAMES, "lease", "workers", "time_zone", *(state.value for state in STATES)}
+INSTANTS = ("lease_until", "locked_at", "heartbeat_at", "failed_at", "created_at", "run_after", "finished_at")
+NONE = "none"
+"""Told of a field: the table has none."""
+LEASE_LIKE = re.compile(r"(lease|lock|claim|reserv|visib|held|hold|taken).*(until|till|expir|deadline|end)")
+"""An instant that is called so may be the end of a lease."""
+BEAT_LIKE = re.compile(r"heartbeat|lastbeat|lastseen|alive|ping|renewed")
+"""An instant that is called so says when a worker was last alive."""
+STATUS_LIKE = re.compile(r"^st$|stat(e|us)|done|complet|finish|cancel|success|succeed|result|outcome|progress|flag")
+END_LIKE = re.compile(
+    r"ack|settle|charg|captur|process|paid|sent|deliver|archiv|delet|resolv|receipt|handled|closed|confirm|ended"
+)
+"""Where there is no status, a column that is called so may say that a job is over."""
+
+
+def plain(name: str) -> str:
+    """A name without case and punctuation."""
+    return re.sub(r"[^a-z0-9]", "", name.lower())
