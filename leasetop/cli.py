@@ -577,6 +577,9 @@ def requeue(ids: tuple[str, ...], target: Target, reason: str, yes: bool, sure: 
         if jobs and not yes:
             _, clock = await queue.list_jobs(None, 1)
             click.echo(report.jobs_text(jobs, clock.at))
+            window = _settle(target.place).settings.config.idempotency_window
+            if caution := report.payment_caution(jobs, clock.at, window):
+                click.echo(caution, err=True)
             if not _confirmed(queue, jobs, len(found)):
                 click.echo("nothing was changed", err=True)
                 return False

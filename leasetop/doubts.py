@@ -225,8 +225,8 @@ async def _look_at_the_owners(database: Database, made: Meaning, told: Mapping[s
     except Refused as error:
         if isinstance(error.__cause__, psycopg.errors.UndefinedFunction):
             raise MappingError(
-                f"--set workers: {text.safe(owner.name)} is {text.safe(owner.type)}, which is not compared with the key "
-                f"of {made.workers.table}; tell with --set workers=TABLE:COLUMN"
+                f"--set workers: {text.safe(owner.name)} is {text.safe(owner.type)}, which is not compared with the "
+                f"key of {made.workers.table}; tell with --set workers=TABLE:COLUMN"
             ) from None
         raise
     if strange:

@@ -51,7 +51,7 @@ _PRESENCE = {
 }
 _FIELDS = frozenset({*_TEXTS, *_NUMBERS, *_SPANS, "state", "has", "no"})
 _TERM = re.compile(r"(?P<no>-?)(?P<name>[a-z]+)(?P<sign>>=|<=|!=|[:=<>])(?P<value>.+)", re.DOTALL)
-_SPAN = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s?)?")
+_SPAN = re.compile(r"(?:([0-9]{1,9})d)?(?:([0-9]{1,9})h)?(?:([0-9]{1,9})m)?(?:([0-9]{1,9})s?)?")
 _WORDS = {">": "more than", ">=": "at least", "<": "less than", "<=": "at most", "=": "exactly", "!=": "other than"}
 
 
@@ -190,7 +190,7 @@ class _Parser:
             sign = "=" if sign == ":" else sign
             self._add(f"{_NUMBERS[name]} {_sql(sign)} {_NUMBERS[value]}", no, f"{name} {_WORDS[sign]} {value}")
             return
-        if not re.fullmatch(r"-?\d{1,18}", value):
+        if not re.fullmatch(r"-?[0-9]{1,18}", value):
             raise FilterError(f"{name}: '{value}' is no whole number")
         sign = "=" if sign == ":" else sign
         self._add(

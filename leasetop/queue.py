@@ -84,11 +84,11 @@ PAST = {
 }
 """Act -> what a job is after it."""
 # What a key of a type looks like: another text is no such key, and no reason for an error.
-_NUMBER = re.compile(r"-?\d{1,18}")
+_NUMBER = re.compile(r"-?[0-9]{1,18}")
 _NO_KEY = re.compile(r"(?!)")
 _KEYS = {
     "bigint": _NUMBER,
-    "integer": re.compile(r"-?\d{1,9}"),
+    "integer": re.compile(r"-?[0-9]{1,9}"),
     "uuid": re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"),
     "text": re.compile(r".*", re.DOTALL),
 }

@@ -115,7 +115,7 @@ SORTS = {
     "state": "state",
     "queue": "queue",
     "kind": "kind",
-    "amount": "substring(amount from '^-?[0-9]+([.][0-9]+)?')::numeric",
+    "amount": "substring(amount from '^-?[0-9]+(?:[.][0-9]+)?')::numeric",
     "stage": "stage",
     "owner": "owner",
     "lease": "lease_until",

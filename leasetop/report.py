@@ -1,8 +1,8 @@
 """What the commands print: a snapshot, a job or a sweep, as text for a person or as JSON for a program."""
 
 import json
-from collections.abc import Iterable
-from datetime import datetime
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
 from leasetop import text
@@ -184,6 +184,20 @@ def _lease_cell(job: Job, now: datetime) -> str:
     # A lease left on a row that is done is not a lease.
     held = job.state in (State.PROCESSING, State.STUCK)
     return lease_words(job.lease_until, now) if held and job.lease_until is not None else "-"
+
+
+def payment_caution(jobs: Sequence[Job], now: datetime, window: timedelta) -> str:
+    """What there is to fear for payments when these jobs are run again; empty where nothing speaks for it."""
+    begun = [job for job in jobs if job.stage]
+    old = [job for job in jobs if job.created_at is not None and now - job.created_at > window]
+    both = [job for job in old if job.stage]
+    if not begun and not old:
+        return ""
+    told = [f"{text.count(len(begun))} had reached a stage of their payment"] if begun else []
+    if old:
+        known = f"{text.count(len(old))} older than the {text.duration(window)} for which the provider knows their key"
+        told.append(known + (": these can be paid twice" if both else ""))
+    return f"Look them up at the payment provider first: {'; '.join(told)}."
 
 
 def state_words(job: Job) -> str:

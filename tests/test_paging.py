@@ -140,6 +140,15 @@ def test_what_comes_after_a_row_is_what_comes_after_it(hand: psycopg.Connection,
             assert found == whole[n + 1 :], (written, row)
 
 
+async def test_amounts_are_sorted_as_numbers(queue: Queue, hand: psycopg.Connection) -> None:
+    for amount in ("255.01", "9", "1000", "127.50"):
+        job = world.put(hand)
+        hand.execute("UPDATE payment_jobs SET amount = %s WHERE id = %s", [amount, job])
+    for down, wanted in ((False, [9, 127.5, 255.01, 1000]), (True, [1000, 255.01, 127.5, 9])):
+        jobs = (await queue.snapshot(sort="amount", descending=down)).jobs
+        assert [float((job.amount or "").split()[0]) for job in jobs] == wanted
+
+
 async def test_a_list_without_an_order_has_no_places(queue: Queue, hand: psycopg.Connection) -> None:
     world.put(hand)
     document = {**queue.profile.document, "order": {}}

@@ -2,7 +2,7 @@
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ from leasetop.config import Config, Environment, environment_for
 from leasetop.database import Database
 from leasetop.errors import LeasetopError, Refused, Unreachable
 from leasetop.finding import Survey, survey
-from leasetop.model import Backoff, Policy, Snapshot, View
+from leasetop.model import Backoff, Job, Outcome, Policy, Snapshot, View
 from leasetop.queue import Queue
 from leasetop.tui import acts, looks
 from leasetop.tui.late import LateFinishers
@@ -102,6 +102,8 @@ class LeasetopApp(App[None]):
         self.late = LateFinishers()
         self.anomalies: Findings | None = None
         self.lookout = Lookout()
+        self.undoable: tuple[Job, Job] | None = None
+        """The latest requeue, where it was of one job: as it was before, and after."""
         self._race = race
         self._survey = survey
         self._error: LeasetopError | None = None
@@ -211,7 +213,7 @@ class LeasetopApp(App[None]):
                 self._show_queue(Queue(self.queue.database, chosen))
 
     def _show_queue(self, queue: Queue) -> None:
-        self.queue, self.snapshot, self.anomalies = queue, None, None
+        self.queue, self.snapshot, self.anomalies, self.undoable = queue, None, None, None
         self.late.forget()
         self.lookout.forget()
         self.poller.show(queue)
@@ -219,6 +221,16 @@ class LeasetopApp(App[None]):
             if isinstance(screen, JobsScreen):
                 screen.show_queue()
         self.show_latest()
+
+    def note_requeued(self, acts: Sequence[tuple[Job, Outcome]]) -> None:
+        """For undoing, and to hear of late finishers: the jobs as they were, and what became of them."""
+        done = [(job, outcome) for job, outcome in acts if outcome.done]
+        if done:
+            before, outcome = done[-1]
+            self.undoable = (before, outcome.after) if len(done) == 1 and outcome.after is not None else None
+        if not self.queue.profile.completion_fenced:
+            for job, _ in done:
+                self.late.watch(job)
 
     def look_if_due(self) -> None:
         """Asks the history, where the queue has one, for the screens that show it; not too often."""

@@ -2,13 +2,18 @@
 
 from collections.abc import Awaitable, Callable
 
+from leasetop import report
 from leasetop.clock import ServerClock
+from leasetop.config import Config
 from leasetop.model import Job, Outcome, Reason, State
 from leasetop.queue import PAST, Queue
 from leasetop.refusals import holding
 from leasetop.tui.screens.bulk import Plan
 
 _OVER = {Reason.EXPIRED, Reason.NO_LEASE, Reason.GONE, Reason.AGE}
+
+_RUNS = ("requeue", "release", "run_now")
+"""Acts after which a job is run."""
 
 _MAY: dict[str, Callable[[Job], bool]] = {
     "requeue": lambda job: job.state in (State.STUCK, State.FAILED),
@@ -19,7 +24,7 @@ _MAY: dict[str, Callable[[Job], bool]] = {
 }
 
 
-def plan(name: str, queue: Queue, actor: str, jobs: list[Job], clock: ServerClock, require_reason: bool = True) -> Plan:
+def plan(name: str, queue: Queue, actor: str, jobs: list[Job], clock: ServerClock, config: Config) -> Plan:
     """The plan of an act on these jobs, as they are now."""
     profile = queue.profile
 
@@ -43,12 +48,34 @@ def plan(name: str, queue: Queue, actor: str, jobs: list[Job], clock: ServerCloc
     ways = [profile.way_back(job.state) if name == "requeue" else profile.actions.get(name) for job in jobs]
     effects = dict.fromkeys(way.effect for way in ways if way is not None and way.effect)
     unsure = any(profile.unproven(name, job) for job in jobs)
-    able = sum(not doubt(job) for job in jobs)
+    able = [job for job in jobs if not doubt(job)]
     return Plan(
         verb=name.replace("_", " ").capitalize(),
         effect="; ".join(effects),
         doubt=doubt,
         perform=perform,
-        reason_required=require_reason,
-        typed=str(able) if unsure and able else None,
+        reason_required=config.require_reason,
+        typed=str(len(able)) if unsure and able else None,
+        caution=report.payment_caution(able, clock.now(), config.idempotency_window) if name in _RUNS else "",
+    )
+
+
+def undo(queue: Queue, actor: str, before: Job) -> Plan:
+    """The plan of taking back the requeue of a job that was like `before`."""
+
+    def perform(after: Job, reason: str) -> Awaitable[Outcome]:
+        return queue.act(
+            *("undo_requeue", after, actor, reason or "undone"),
+            status=before.status,
+            max_attempts=before.max_attempts,
+            since=after.run_after,
+        )
+
+    again = "Failed again" if before.state is State.FAILED else "Stuck, since its lease is gone"
+    return Plan(
+        verb="Undo the requeue of",
+        effect=f"{again}: not run until a person decides",
+        doubt=lambda job: "",
+        perform=perform,
+        reason_required=False,
     )

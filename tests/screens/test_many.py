@@ -52,8 +52,9 @@ async def test_typing_filters_and_escape_clears(app: LeasetopApp, still: StillQu
         await settled(pilot)
         assert app.poller.chosen.explained == "stuck, owner contains 'pay'"
         assert "no span" in str(app.screen.query_one("#explained", Static).content)
+        # What is not understood stays to be mended.
         await pilot.press("enter")
-        assert app.focused is app.query_one(Jobs)
+        assert app.focused is app.screen.query_one("#filter", Input)
         await pilot.press("escape")
         await settled(pilot)
         assert not app.poller.chosen
@@ -396,7 +397,7 @@ async def test_the_settings_shape_the_screen(still: StillQueue) -> None:
         assert '"order": "••••"' in shown and "4111" in shown
         await pilot.press("escape", "r")
         await settled(pilot)
-        assert "knows its key again for 1m00s only" in str(app.screen.query_one("#told", Static).content)
+        assert "the provider knows its key for 1m00s only" in str(app.screen.query_one("#told", Static).content)
         await pilot.press("enter")
         await finished(pilot, "act")
         assert still.acts == [("requeue", "8841", "ops@box", "", False)]
@@ -423,3 +424,37 @@ async def test_a_theme_that_was_chosen_is_there_the_next_time(still: StillQueue)
                 app.theme = theme
                 await settled(pilot)
             assert app.theme == "gruvbox"
+
+
+async def test_undo_asks_and_survives_a_failure_from_outside(app: LeasetopApp, still: StillQueue) -> None:
+    async with app.run_test(size=(140, 40)) as pilot:
+        await settled(pilot)
+        before = job(301, State.FAILED)
+        app.undoable = (before, replace(before, state=State.PENDING))
+        await pilot.press("u")
+        await settled(pilot)
+        assert isinstance(app.screen, BulkDialog)
+        await pilot.press("escape")
+        await settled(pilot)
+        assert still.acts == []
+        assert app.undoable is not None
+        await pilot.press("u")
+        await settled(pilot)
+        await pilot.press("enter")
+        await finished(pilot, "bulk")
+        assert [act[:2] for act in still.acts] == [("undo_requeue", "301")]
+        await pilot.press("escape")
+        await settled(pilot)
+        assert app.undoable is None
+
+
+async def test_jobs_that_can_be_paid_twice_are_told_of_in_bulk(app: LeasetopApp, still: StillQueue) -> None:
+    still.jobs = tuple(
+        replace(job(n, State.FAILED), stage="capture", created_at=ago(days=3), fence=str(n)) for n in range(3)
+    )
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settled(pilot)
+        await pilot.press("5", "asterisk", "r")
+        await settled(pilot)
+        assert isinstance(app.screen, BulkDialog)
+        assert "can be paid twice" in str(app.screen.query_one("#verdict", Static).content)

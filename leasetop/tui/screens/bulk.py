@@ -37,6 +37,8 @@ class Plan:
     reason_required: bool
     typed: str | None = None
     """What has to be typed, where nothing in the database proves that it is safe."""
+    caution: str = ""
+    """What to look up before, in a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,7 @@ class BulkDialog(ModalScreen[list[Outcome]]):
         self._lines = [self._foreseen(job) for job in jobs]
         self._outcomes: list[Outcome] = []
         self._doing = self._stopped = self._over = False
+        self._unknown = 0
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog"):
@@ -70,6 +73,8 @@ class BulkDialog(ModalScreen[list[Outcome]]):
                     Column("OWNER", 12, lambda line, _: (text.safe(line.job.owner) or "-", ""), share=1, rank=3),
                     Column("LEASE", 16, lambda line, width: lease_cell(line.job, self._clock, width), rank=4),
                     Column("TRY", 5, lambda line, _: (report.attempts_words(line.job), ""), right=True, rank=1),
+                    Column("STAGE", 9, lambda line, _: (text.safe(line.job.stage) or "-", ""), rank=5),
+                    Column("AGE", 6, lambda line, _: (self._age(line.job), ""), right=True, rank=5),
                     Column("RESULT", 28, lambda line, _: (line.said, line.look), share=4),
                 ],
                 id="set",
@@ -99,6 +104,9 @@ class BulkDialog(ModalScreen[list[Outcome]]):
     def _able(self) -> list[Job]:
         return [line.job for line in self._lines if not line.said]
 
+    def _age(self, job: Job) -> str:
+        return "-" if job.created_at is None else text.duration(self._clock.now() - job.created_at)
+
     def _foreseen(self, job: Job) -> Line:
         doubt = self._plan.doubt(job)
         return Line(job, doubt, "failed" if doubt else "")
@@ -110,8 +118,9 @@ class BulkDialog(ModalScreen[list[Outcome]]):
         self._moved()
         if self._over:
             done = sum(outcome.done for outcome in self._outcomes)
-            left = number - len(self._outcomes)
+            left = number - len(self._outcomes) - self._unknown
             words = f"{done} done, {len(self._outcomes) - done} refused"
+            words += f", {self._unknown} not known" if self._unknown else ""
             said = f"{words}, {left} not tried" if left else words
             hint = "esc closes"
         elif self._doing:
@@ -120,7 +129,10 @@ class BulkDialog(ModalScreen[list[Outcome]]):
             refused = f"; {text.count(number - able)} would be refused" if able < number else ""
             said = f"{text.count(able)} of {text.plural(number, 'job')}{refused}. {self._plan.effect}"
             hint = "enter goes on, esc cancels" if able else "esc closes"
-        self.query_one("#verdict", Static).update(Content(said))
+        pieces: list[str | tuple[str, str]] = [said]
+        if self._plan.caution and able and not self._over:
+            pieces.insert(0, (f"{self._plan.caution}\n", "bold $text-warning"))
+        self.query_one("#verdict", Static).update(Content.assemble(*pieces))
         self.query_one("#hint", Static).update(hint)
 
     @on(Rows.Moved, "#set")
@@ -175,6 +187,7 @@ class BulkDialog(ModalScreen[list[Outcome]]):
                 outcome = await self._plan.perform(line.job, reason)
             except Unreachable as error:
                 # Whether this one took place is not known; the others are not tried.
+                self._unknown = 1
                 self._lines[n] = Line(line.job, f"not known: {error}", "failed")
                 break
             except LeasetopError as error:

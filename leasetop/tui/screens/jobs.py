@@ -12,7 +12,7 @@ from textual.widgets import Footer, Static
 from leasetop import report, text
 from leasetop.errors import LeasetopError
 from leasetop.filter import exactly
-from leasetop.model import Job, Outcome, Snapshot, View
+from leasetop.model import Job, Snapshot, View
 from leasetop.payload import pretty
 from leasetop.tui import acts, plans
 from leasetop.tui.screens.board import Board
@@ -80,7 +80,6 @@ class JobsScreen(Board):
     def __init__(self) -> None:
         super().__init__()
         self._detail_is_due = False
-        self._undoable: tuple[Job, Outcome] | None = None
         self._payload_shown = False
 
     def compose(self) -> ComposeResult:
@@ -354,22 +353,14 @@ class JobsScreen(Board):
             if detail.job is None:
                 self.top.say(f"job {text.safe(job.id)} is gone: nothing to requeue", failed=True)
                 return
-            dialog = RequeueDialog(detail, detail.job, job, self.top.queue.profile, self.top.config)
+            queue = self.top.queue
+            dialog = RequeueDialog(detail, detail.job, job, queue.profile, self.top.config, queue.detail)
             decision = await self.top.push_screen_wait(dialog)
             if decision is None:
                 return
             outcome = await self.top.queue.requeue(decision.job, self.top.actor, decision.reason, decision.force)
             self.top.say(outcome.words, failed=not outcome.done)
-            self._note_requeued([(decision.job, outcome)])
-
-    def _note_requeued(self, acts: list[tuple[Job, Outcome]]) -> None:
-        """For undoing, and to hear of late finishers."""
-        done = [(job, outcome) for job, outcome in acts if outcome.done]
-        if done:
-            self._undoable = done[-1] if len(done) == 1 else None
-        if not self.top.queue.profile.completion_fenced:
-            for job, _ in done:
-                self.top.late.watch(job)
+            self.top.note_requeued([(decision.job, outcome)])
 
     def action_act(self, name: str) -> None:
         self._act(name)
@@ -393,39 +384,34 @@ class JobsScreen(Board):
                 self.top.say(f"{text.plural(len(jobs) - len(current), 'job')} of these are gone", failed=True)
             if not current:
                 return
-            plan = plans.plan(
-                name, self.top.queue, self.top.actor, current, self.top.server_clock, self.top.config.require_reason
-            )
+            plan = plans.plan(name, self.top.queue, self.top.actor, current, self.top.server_clock, self.top.config)
             outcomes = await self.top.push_screen_wait(BulkDialog(plan, current, self.top.server_clock))
             if name == "requeue":
                 by_key = {job.key: job for job in current}
-                self._note_requeued([(by_key[outcome.key], outcome) for outcome in outcomes])
-            if outcomes:
-                self.query_one(Jobs).unmark()
+                self.top.note_requeued([(by_key[outcome.key], outcome) for outcome in outcomes])
+            # Those that were not tried keep their marks.
+            self.query_one(Jobs).unmark({outcome.key for outcome in outcomes})
 
     @work(exclusive=True, group="act")
     async def action_undo(self) -> None:
-        if self._undoable is None:
+        if self.top.undoable is None:
             self.top.say("nothing to undo: only the latest single requeue of this session can be taken back")
             return
-        (before, outcome), self._undoable = self._undoable, None
-        after = outcome.after
-        if after is None or not self.top.may_act("undo_requeue"):
+        if not self.top.may_act("undo_requeue"):
             return
+        before, after = self.top.undoable
         async with self.top.acting():
-            undone = await self.top.queue.act(
-                *("undo_requeue", after, self.top.actor, "undone"),
-                status=before.status,
-                max_attempts=before.max_attempts,
-                since=after.run_after,
-            )
-            self.top.say(undone.words, failed=not undone.done)
+            plan = plans.undo(self.top.queue, self.top.actor, before)
+            outcomes = await self.top.push_screen_wait(BulkDialog(plan, [after], self.top.server_clock))
+            # Where it failed for another reason than that the job has changed, it can be tried again.
+            if any(outcome.done or "SQLSTATE" not in outcome.words for outcome in outcomes):
+                self.top.undoable = None
 
     def show_queue(self) -> None:
         """Another queue from now on."""
         self.remove_class("-detail")
         self.query_one(FilterLine).put("")
-        self._undoable = None
+        self.top.poller.sort, self.top.poller.descending = None, False
         table = self.query_one(Jobs)
         table.show_queue(self.top.queue.profile)
         table.focus()
@@ -438,7 +424,8 @@ class JobsScreen(Board):
     async def _sweep(self) -> None:
         async with self.top.acting():
             preview = await self.top.queue.expired()
-            dialog = SweepDialog(preview, self.top.policy, self.top.server_clock, self.top.queue.profile)
+            window = self.top.config.idempotency_window
+            dialog = SweepDialog(preview, self.top.policy, self.top.server_clock, self.top.queue.profile, window)
             decision = await self.top.push_screen_wait(dialog)
             if decision is None:
                 return

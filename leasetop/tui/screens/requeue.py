@@ -3,9 +3,10 @@
 It returns what the operator decided on what they saw; the guard in the database then compares that with the row.
 """
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from textual import on
+from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Horizontal, Vertical, VerticalScroll
@@ -15,9 +16,10 @@ from textual.widgets import Button, Input, Static
 
 from leasetop import statements, text
 from leasetop.config import Config
-from leasetop.model import Detail, Job, State
+from leasetop.errors import LeasetopError
+from leasetop.model import Detail, Job, Key, State
 from leasetop.profile import Profile
-from leasetop.refusals import holding
+from leasetop.refusals import holding, only_renewed
 from leasetop.tui.widgets.detail import Pieces, history_pieces, job_pieces
 
 
@@ -47,8 +49,17 @@ class RequeueDialog(ModalScreen[Requeue | None]):
         Binding("ctrl+f", "force", "Force a live lease"),
     ]
 
-    def __init__(self, detail: Detail, job: Job, listed: Job, profile: Profile, config: Config) -> None:
+    def __init__(
+        self,
+        detail: Detail,
+        job: Job,
+        listed: Job,
+        profile: Profile,
+        config: Config,
+        again: Callable[[Key], Awaitable[Detail]],
+    ) -> None:
         super().__init__()
+        self._again = again
         self._profile, self._config = profile, config
         self._detail = detail
         self._job = job
@@ -80,10 +91,27 @@ class RequeueDialog(ModalScreen[Requeue | None]):
 
     def on_mount(self) -> None:
         self.query_one(".dialog").border_title = Content(f"Requeue job {text.safe(self._job.id, 60)}")
-        self._was_allowed = self._allowed
         self._judge()
         self.set_interval(1.0, self._judge)
+        if self._live:
+            # Its worker may renew it: what is shown is to be the lease as it is, not as it was.
+            self.set_interval(1.0, self._look_again)
         (self.query_one("#reason") if self._allowed else self.query_one("#no")).focus()
+
+    @work(exclusive=True, group="again")
+    async def _look_again(self) -> None:
+        try:
+            detail = await self._again(self._job.key)
+        except LeasetopError:
+            # The header says that there is no answer; and the act compares with what was seen.
+            return
+        if detail.job is None:
+            return
+        seen, now = self._job, detail.job
+        renewed = only_renewed(seen, now) or now.fence == seen.fence
+        self._changed = self._changed or not renewed
+        self._detail, self._job = detail, now
+        self._judge()
 
     @property
     def _live(self) -> bool:
@@ -145,18 +173,15 @@ class RequeueDialog(ModalScreen[Requeue | None]):
         self.query_one("#yes").display = self._allowed
         self.query_one("#copy").display = self._command is not None and job.state not in _REFUSED
         self.query_one("#told", Static).update(Content.assemble(*self._evidence()))
-        if self._allowed and not self._was_allowed:
-            # The lease ran out before the operator's eyes: what they type now is the reason.
-            self.query_one("#reason").focus()
-        self._was_allowed = self._allowed
         self.query_one("#hint", Static).update("enter requeues, esc cancels" if self._allowed else "esc closes")
 
     def _evidence(self) -> Pieces:
         job, clock = self._job, self._detail.clock
-        pieces = job_pieces(job, clock)
+        pieces: Pieces = []
         if job.state not in _REFUSED:
-            pieces += [("\nBEFORE YOU DO\n", "bold"), *self._advice(), "\n"]
-        return [*pieces, *([] if job.state not in _REFUSED else ["\n"]), *history_pieces(self._detail)]
+            # First, so that it is seen on the smallest screen.
+            pieces += [("BEFORE YOU DO\n", "bold"), *self._advice(), "\n"]
+        return [*pieces, *job_pieces(job, clock), "\n", *history_pieces(self._detail)]
 
     def _advice(self) -> Pieces:
         job = self._job
@@ -171,11 +196,16 @@ class RequeueDialog(ModalScreen[Requeue | None]):
             if job.created_at is None
             else f", the job is {text.duration(self._detail.clock.now() - job.created_at)} old"
         )
-        pieces: Pieces = [f"{reached}{old}: {key}.\n"]
+        pieces: Pieces = []
+        if any(event.event == "late completion refused" for event in self._detail.history or ()):
+            pieces.append(
+                ("A late completion of it was refused: this payment was perhaps made.\n", "bold $text-warning")
+            )
         window = self._config.idempotency_window
         if job.created_at is not None and self._detail.clock.now() - job.created_at > window:
-            known = f"The provider knows its key again for {text.duration(window)} only: "
-            pieces.append((f"{known}run again, this payment can be made twice.\n", "bold $text-warning"))
+            known = f"the provider knows its key for {text.duration(window)} only"
+            pieces.append((f"This payment can be made twice: {known}.\n", "bold $text-warning"))
+        pieces.append(f"{reached}{old}: {key}.\n")
         if not self._profile.completion_fenced:
             pieces.append(
                 "A late finisher can still complete this job after the requeue: it is watched for an hour from here.\n"

@@ -33,7 +33,8 @@ class SortDialog(ModalScreen[Choice | None]):
     def on_mount(self) -> None:
         self.query_one(".dialog").border_title = Content("Sort by")
         chosen = self.query_one(OptionList)
-        chosen.highlighted = 0 if self._current[0] is None else 1 + list(self._columns).index(self._current[0])
+        known = list(self._columns)
+        chosen.highlighted = 1 + known.index(self._current[0]) if self._current[0] in known else 0
 
     def _words(self, name: str) -> str:
         if name != self._current[0]:

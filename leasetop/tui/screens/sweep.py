@@ -1,6 +1,7 @@
 """The sweep dialog: exactly which expired leases would be ended, and what would become of the jobs."""
 
 from dataclasses import dataclass
+from datetime import timedelta
 
 from textual import on
 from textual.app import ComposeResult
@@ -35,9 +36,12 @@ class SweepDialog(ModalScreen[Sweep | None]):
         Binding("y", "apply", "Sweep"),
     ]
 
-    def __init__(self, jobs: tuple[Job, ...], policy: Policy, clock: ServerClock, profile: Profile) -> None:
+    def __init__(
+        self, jobs: tuple[Job, ...], policy: Policy, clock: ServerClock, profile: Profile, window: timedelta
+    ) -> None:
         super().__init__()
         self._jobs, self._clock, self._action = jobs, clock, profile.actions["sweep"]
+        self._caution = report.payment_caution(jobs, clock.now(), window)
         self._unproven = next(filter(None, (profile.unproven("sweep", job) for job in jobs)), None)
         self._typed = str(len(jobs)) if self._unproven else None
         self._policy = policy if self._may_park else Policy.REQUEUE
@@ -96,6 +100,8 @@ class SweepDialog(ModalScreen[Sweep | None]):
             else "park: Stuck, not run again until a person decides"
         )
         pieces: list[str | tuple[str, str]] = [(what, "bold"), f"  {then}"]
+        if self._policy is Policy.REQUEUE and self._caution:
+            pieces.append((f"\n{self._caution}", "bold $text-warning"))
         if self._typed is not None:
             pieces.append((f"\nOf each be sure {self._unproven}.", "bold $text-warning"))
         self.query_one("#verdict", Static).update(Content.assemble(*pieces))

@@ -24,6 +24,8 @@ from leasetop.tui.widgets.header import Header, Link
 from leasetop.tui.widgets.rows import Cell, Column, Rows
 
 _SLOW = 8.0
+_MOST = 5_000
+"""Jobs of one owner in one act, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,19 +134,18 @@ class WorkersScreen(Board):
             return
         async with self.top.acting():
             queue, clock = self.top.queue, self.top.server_clock
-            stuck = await queue.snapshot(View.STUCK, chosen=parse(exactly("owner", name)))
-            if not stuck.jobs:
+            stuck = await queue.snapshot(View.STUCK, limit=_MOST, chosen=parse(exactly("owner", name)))
+            # Two owners may be alike as far as they are shown.
+            jobs = [job for job in stuck.jobs if job.owner == name]
+            if not jobs:
                 self.top.say(f"{text.safe(name)} holds no expired lease")
                 return
-            plan = plans.plan(
-                *("requeue", queue, self.top.actor, list(stuck.jobs), clock, self.top.config.require_reason)
-            )
-            outcomes = await self.top.push_screen_wait(BulkDialog(plan, stuck.jobs, clock))
-            if not queue.profile.completion_fenced:
-                done = {outcome.key for outcome in outcomes if outcome.done}
-                for job in stuck.jobs:
-                    if job.key in done:
-                        self.top.late.watch(job)
+            if len(stuck.jobs) >= _MOST:
+                self.top.say(f"these are the first {text.count(_MOST)}: there are more")
+            plan = plans.plan("requeue", queue, self.top.actor, jobs, clock, self.top.config)
+            outcomes = await self.top.push_screen_wait(BulkDialog(plan, jobs, clock))
+            by_key = {job.key: job for job in jobs}
+            self.top.note_requeued([(by_key[outcome.key], outcome) for outcome in outcomes])
 
     def action_back(self) -> None:
         self.top.pop_screen()

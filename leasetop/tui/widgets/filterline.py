@@ -101,5 +101,8 @@ class FilterLine(Vertical):
 
     @on(Input.Submitted, "#filter")
     def _submitted(self) -> None:
+        if self._error:
+            # What is not understood stays to be mended: without it all jobs would look like the answer.
+            return
         self.set_class(bool(self._chosen), "-shown")
         self.post_message(self.Left())

@@ -61,7 +61,11 @@ class Jobs(Rows[Job]):
         }
         first: list[Column[Job]] = [
             Column("ID", 6, lambda job, _: (text.safe(job.id, 60), ""), share=1 if profile.is_home else 2, sort="id"),
-            Column("STATE", 10, lambda job, width: (_state(job, width), job.state.value), sort="state"),
+            Column(
+                *("STATE", 10, lambda job, width: (_state(job, width), job.state.value)),
+                ghost="(left)",
+                sort="state",
+            ),
         ]
         last: dict[str, Column[Job]] = {
             "attempts": Column(

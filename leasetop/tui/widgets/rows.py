@@ -6,7 +6,7 @@ ghost until the cursor is moved, so that a key pressed a moment later can never 
 has moved the cursor at all it follows the first row.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Generic, TypeVar
 
@@ -41,6 +41,8 @@ class Column(Generic[T]):
     right: bool = False
     ticks: bool = False
     """Whether it changes with time alone."""
+    ghost: str | None = None
+    """What it says of a row that is gone; None: what it said last, or nothing where that changes with time."""
     sort: str | None = None
     """What it is called where rows are sorted by it; None: they cannot be."""
 
@@ -225,10 +227,10 @@ class Rows(ScrollView, Generic[T], can_focus=True):
         if row is not None:
             self._go(row)
 
-    def unmark(self) -> None:
-        """No marks any more."""
+    def unmark(self, keys: Collection[Hashable] | None = None) -> None:
+        """No marks any more, or not those."""
         if self._marks:
-            self._marks.clear()
+            self._marks = {} if keys is None else {key: one for key, one in self._marks.items() if key not in keys}
             self.refresh()
             self.post_message(self.Marked(self))
 
@@ -306,9 +308,17 @@ class Rows(ScrollView, Generic[T], can_focus=True):
         if shown.key == self._cursor and self._cursor is not None:
             style += self._look("cursor")
         cells = [column.cell(shown.value, width) for column, width in self._layout]
-        if shown.ghost:
-            cells = [(said, "") for said, _ in cells]
         here = shown.key == self._cursor
+        if shown.ghost:
+            columns = [column for column, _ in self._layout]
+            gone = [
+                column.ghost or ("-" if column.ticks else said)
+                for column, (said, _) in zip(columns, cells, strict=True)
+            ]
+            cells = [(said, "") for said in gone]
+        elif here:
+            # On the cursor's own colour no other can be read for sure.
+            cells = [(said, "") for said, _ in cells]
         marker = ("◆" if here else "●") if shown.key in self._marks else "›" if here else " "
         return self._line(cells, style, marker=marker)
 
