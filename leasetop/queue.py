@@ -168,7 +168,8 @@ class Queue:
             descending=descending,
             limit=limit,
             after=after,
-            everywhere=everywhere,
+            # An index finds what it serves wherever that is.
+            everywhere=everywhere or any(self._serves(name, wanted.values[at]) for name, at in wanted.exact.items()),
             tallies={
                 state: sum((tally for (known, _), tally in counted.items() if known is state), Tally())
                 for state in State

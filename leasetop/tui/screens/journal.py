@@ -15,6 +15,9 @@ from leasetop.tui.screens.board import Board
 from leasetop.tui.widgets.header import Header
 from leasetop.tui.widgets.rows import Column, Rows
 
+_MOST = 500
+"""Acts that are read."""
+
 
 class JournalScreen(Board):
     """Read when it is opened, and again with every key that asks for it."""
@@ -25,6 +28,8 @@ class JournalScreen(Board):
     def __init__(self) -> None:
         super().__init__()
         self._entries: tuple[Entry, ...] = ()
+        self._error = ""
+        self._empty = "asking ..."
 
     def compose(self) -> ComposeResult:
         yield Header()
@@ -39,7 +44,7 @@ class JournalScreen(Board):
                 Column("REASON", 12, lambda entry, _: (text.safe(entry.reason) or "-", ""), share=3, rank=1),
                 Column("RESULT", 12, lambda entry, _: (_result(entry), "" if entry.done else "failed"), share=3),
             ],
-            empty="Nothing was done here yet.",
+            empty="asking ...",
             id="entries",
         )
         with VerticalScroll(id="entry"):
@@ -54,9 +59,11 @@ class JournalScreen(Board):
     @work(exclusive=True, group="journal")
     async def load(self) -> None:
         try:
-            self._entries = await self.top.queue.read_journal()
+            self._entries = await self.top.queue.read_journal(_MOST)
+            self._error, self._empty = "", "Nothing was done here yet."
         except LeasetopError as error:
-            self.top.say(str(error), failed=True)
+            self._error = str(error)
+            self.top.say(self._error, failed=True)
         self._show()
 
     @property
@@ -66,8 +73,13 @@ class JournalScreen(Board):
 
     def _show(self) -> None:
         shown = self._shown
-        self.query_one(Rows).show(((n, entry) for n, entry in enumerate(shown)))
+        empty = "" if self._error else "No act matches." if self._entries else self._empty
+        self.query_one(Rows).show(((n, entry) for n, entry in enumerate(shown)), empty=empty)
         title = f" {text.safe(self.top.queue.profile.title)}: {text.plural(len(shown), 'act')}, newest first"
+        if len(self._entries) >= _MOST:
+            title += f", of the newest {text.count(_MOST)}"
+        if self._error:
+            title = f" The journal cannot be read: {text.safe(self._error)}"
         self.query_one("#summary", Static).update(Content(title))
 
     @on(Rows.Moved, "#entries")

@@ -63,7 +63,7 @@ class FilterLine(Vertical):
             found = f"  {text.count(len(snapshot.jobs), len(snapshot.jobs) >= snapshot.limit)} found"
             if snapshot.everywhere:
                 found += ", among all"
-            elif capped and not self._chosen.exact:
+            elif capped:
                 found += f", among the first {text.count(reading.CAP)} of {' and '.join(capped)}: F looks through all"
         self.query_one("#explained", Static).update(
             Content.assemble((text.safe(said), "$text-error" if self._error else "$text-muted"), (found, "bold")),
@@ -72,7 +72,7 @@ class FilterLine(Vertical):
 
     def is_short(self, snapshot: Snapshot | None) -> bool:
         """Whether the filter has not looked at all jobs."""
-        return bool(snapshot and self._chosen and self._capped(snapshot) and not self._chosen.exact)
+        return bool(snapshot and self._chosen and self._capped(snapshot) and not snapshot.everywhere)
 
     def _capped(self, snapshot: Snapshot) -> list[str]:
         return [
