@@ -7,12 +7,13 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from textual import on, work
+from textual import events, on, work
 from textual.app import App, SystemCommand
 from textual.binding import Binding
 from textual.driver import Driver
 from textual.screen import Screen
 from textual.theme import Theme
+from textual.widgets import Input
 
 from leasetop import export, text
 from leasetop.anomalies import Findings
@@ -35,6 +36,7 @@ from leasetop.tui.screens.help import HelpScreen
 from leasetop.tui.screens.jobs import JobsScreen
 from leasetop.tui.screens.journal import JournalScreen
 from leasetop.tui.screens.queues import QueuesScreen
+from leasetop.tui.screens.waiting import WaitingScreen
 from leasetop.tui.terminal import Terminal
 from leasetop.tui.widgets.header import Link
 
@@ -198,6 +200,26 @@ class LeasetopApp(App[None]):
         except LeasetopError as error:
             self.say(str(error), failed=True)
         self.poller.wake()
+
+    async def on_event(self, event: events.Event) -> None:
+        typed = event if isinstance(event, events.Key) and event.is_printable else None
+        if typed is not None and typed.is_forwarded and isinstance(self.focused, Input):
+            # An input takes all letters. One that comes back while it has the focus was typed in one burst with the key
+            # that opened it, as ssh delivers them, and went to the table: it is no key of an act.
+            self.focused.post_message(events.Key(typed.key, typed.character))
+            return
+        await super().on_event(event)
+
+    @asynccontextmanager
+    async def asking(self) -> AsyncIterator[None]:
+        """Around the question before a dialog: what is typed until it is there reaches no act."""
+        waiting = WaitingScreen()
+        self.push_screen(waiting)
+        try:
+            yield
+        finally:
+            if self.screen is waiting:
+                self.pop_screen()
 
     def say(self, words: str, failed: bool = False) -> None:
         """One line to the operator. Data in it is no markup."""

@@ -1,22 +1,25 @@
 """Finding, marking, and acting on many: the set that was shown is the set that is acted on."""
 
+import asyncio
 import json
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
+from textual import events
 from textual.pilot import Pilot
 from textual.widgets import Input, Static
 
 from leasetop.config import Config, Environment
 from leasetop.errors import Refused
-from leasetop.model import Evidence, State, View
+from leasetop.model import Detail, Evidence, Key, State, View
 from leasetop.profile import shipped
 from leasetop.text import count
 from leasetop.tui.app import LeasetopApp
 from leasetop.tui.screens.bulk import BulkDialog
-from leasetop.tui.screens.jobs import Tabs
+from leasetop.tui.screens.jobs import JobsScreen, Tabs
 from leasetop.tui.screens.journal import JournalScreen
+from leasetop.tui.screens.requeue import RequeueDialog
 from leasetop.tui.widgets.detail import DetailPane
 from leasetop.tui.widgets.header import Header
 from leasetop.tui.widgets.jobs import Jobs
@@ -458,3 +461,35 @@ async def test_jobs_that_can_be_paid_twice_are_told_of_in_bulk(app: LeasetopApp,
         await settled(pilot)
         assert isinstance(app.screen, BulkDialog)
         assert "can be paid twice" in str(app.screen.query_one("#verdict", Static).content)
+
+
+async def test_what_is_typed_before_a_dialog_is_there_reaches_no_act(app: LeasetopApp, still: StillQueue) -> None:
+    detail, answer = still.detail, asyncio.Event()
+
+    async def slow(key: Key) -> Detail:
+        await answer.wait()
+        return await detail(key)
+
+    async with app.run_test(size=(140, 40)) as pilot:
+        await settled(pilot)
+        still.detail = slow  # type: ignore[method-assign]
+        await pilot.press("r", "u", "w", "S", "q")
+        answer.set()
+        await settled(pilot)
+        assert isinstance(app.screen, RequeueDialog)
+        await pilot.press("escape")
+        await settled(pilot)
+        assert isinstance(app.screen, JobsScreen)
+        assert still.acts == []
+
+
+async def test_a_filter_takes_all_that_is_typed_in_one_burst(app: LeasetopApp, still: StillQueue) -> None:
+    async with app.run_test(size=(140, 40)) as pilot:
+        await settled(pilot)
+        for letter in "/owSq":
+            app.post_message(events.Key("slash" if letter == "/" else letter, letter))
+        await settled(pilot)
+        await settled(pilot)
+        assert app.query_one("#filter", Input).value == "owSq"
+        assert isinstance(app.screen, JobsScreen)
+        assert still.acts == []

@@ -349,7 +349,8 @@ class JobsScreen(Board):
     @work(exclusive=True, group="act")
     async def _requeue(self, job: Job) -> None:
         async with self.top.acting():
-            detail = await self.top.queue.detail(job.key)
+            async with self.top.asking():
+                detail = await self.top.queue.detail(job.key)
             if detail.job is None:
                 self.top.say(f"job {text.safe(job.id)} is gone: nothing to requeue", failed=True)
                 return
@@ -378,7 +379,8 @@ class JobsScreen(Board):
     async def _act_on(self, name: str, jobs: list[Job]) -> None:
         async with self.top.acting():
             # As they are now, not as a list of some seconds ago had them: this is what the act will be guarded by.
-            found = await self.top.queue.read_jobs([job.key for job in jobs])
+            async with self.top.asking():
+                found = await self.top.queue.read_jobs([job.key for job in jobs])
             current = [job for job in found.values() if job is not None]
             if len(current) < len(jobs):
                 self.top.say(f"{text.plural(len(jobs) - len(current), 'job')} of these are gone", failed=True)
@@ -423,7 +425,8 @@ class JobsScreen(Board):
     @work(exclusive=True, group="act")
     async def _sweep(self) -> None:
         async with self.top.acting():
-            preview = await self.top.queue.expired()
+            async with self.top.asking():
+                preview = await self.top.queue.expired()
             window = self.top.config.idempotency_window
             dialog = SweepDialog(preview, self.top.policy, self.top.server_clock, self.top.queue.profile, window)
             decision = await self.top.push_screen_wait(dialog)

@@ -91,7 +91,7 @@ class JournalScreen(Board):
     def action_find(self) -> None:
         narrow = self.query_one("#narrow", Input)
         narrow.display = True
-        narrow.focus()
+        self.set_focus(narrow)
 
     @on(Input.Changed, "#narrow")
     def _narrowed(self) -> None:
@@ -117,7 +117,7 @@ class JournalScreen(Board):
 
 
 def _result(entry: Entry) -> str:
-    return text.safe(entry.result.removeprefix(f"job {'/'.join(entry.job)}: ")) or ("done" if entry.done else "-")
+    return text.safe(entry.result.removeprefix(f"job {written(entry.job)}: ")) or ("done" if entry.done else "-")
 
 
 def _row(entry: Entry) -> dict[str, object]:
@@ -134,5 +134,5 @@ def _told(entry: Entry) -> str:
     why, came = text.safe(entry.reason, 2000) or "-", text.safe(entry.result, 2000) or "-"
     return (
         f"{text.instant(entry.at)}  {text.safe(entry.actor)}  {text.safe(entry.act)}{done}  "
-        f"job {text.safe('/'.join(entry.job))}\nwhy   {why}\nseen  {seen or '-'}\ncame  {came}"
+        f"job {text.safe(written(entry.job))}\nwhy   {why}\nseen  {seen or '-'}\ncame  {came}"
     )

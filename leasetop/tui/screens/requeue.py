@@ -63,7 +63,7 @@ class RequeueDialog(ModalScreen[Requeue | None]):
         self._profile, self._config = profile, config
         self._detail = detail
         self._job = job
-        self._changed = listed.fence != job.fence
+        self._changed = listed.fence != job.fence and not only_renewed(listed, job)
         self._force = False
         self._way = profile.way_back(job.state)
         self._command = self._way.command(profile.key_of(job.key)) if self._way else None

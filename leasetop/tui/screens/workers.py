@@ -134,7 +134,8 @@ class WorkersScreen(Board):
             return
         async with self.top.acting():
             queue, clock = self.top.queue, self.top.server_clock
-            stuck = await queue.snapshot(View.STUCK, limit=_MOST, chosen=parse(exactly("owner", name)))
+            async with self.top.asking():
+                stuck = await queue.snapshot(View.STUCK, limit=_MOST, chosen=parse(exactly("owner", name)))
             # Two owners may be alike as far as they are shown.
             jobs = [job for job in stuck.jobs if job.owner == name]
             if not jobs:

@@ -46,13 +46,14 @@ class FilterLine(Vertical):
 
     def open(self) -> None:
         """For typing."""
-        self.add_class("-shown")
-        self.query_one(Input).focus()
+        self.display = True
+        # At once, and not after the next refresh: what is typed meanwhile would be taken for keys of the table.
+        self.screen.set_focus(self.query_one(Input))
 
     def put(self, line: str) -> None:
         """Another filter, not typed."""
         self.query_one(Input).value = line
-        self.set_class(bool(line), "-shown")
+        self.display = bool(line)
 
     def show(self, snapshot: Snapshot | None) -> None:
         """How much was looked at."""
@@ -104,5 +105,5 @@ class FilterLine(Vertical):
         if self._error:
             # What is not understood stays to be mended: without it all jobs would look like the answer.
             return
-        self.set_class(bool(self._chosen), "-shown")
+        self.display = bool(self._chosen)
         self.post_message(self.Left())
