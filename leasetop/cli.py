@@ -52,8 +52,7 @@ class _Errors(click.Group):
             hint = "; no --dsn was given and libpq's defaults were tried. To look around: leasetop demo"
             _fail(_about_dsn(error, ctx) if ctx.meta.get(_DSN_FROM) else f"{error}{hint}", 1)
         except LeasetopError as error:
-            # 25006: a write in a transaction that is read-only.
-            why = ctx.meta.get(_READ_ONLY) if isinstance(error, Refused) and "25006" in str(error) else None
+            why = ctx.meta.get(_READ_ONLY) if isinstance(error, ReadOnly) else None
             _fail(f"{error}; {why}" if why else str(error), 1)
         except UnicodeError:
             _fail("an argument is not valid UTF-8", 2)

@@ -25,7 +25,7 @@ from leasetop.errors import DsnError, LeasetopError, ReadOnly, Refused, Unreacha
 from leasetop.model import ALWAYS, NEVER
 
 Row = Mapping[str, Any]
-"""A row as it enters; rows become model objects in queue.py and nowhere else."""
+"""A row as it enters; rows become model objects in answers.py and queue.py, and nowhere else."""
 
 # What it logs is that a pipeline was given up after an error, and that error is told here.
 logging.getLogger("psycopg").setLevel(logging.ERROR)

@@ -4,19 +4,19 @@ from collections.abc import Mapping
 
 import psycopg
 
+from leasetop import naming, text
 from leasetop import table as tables
-from leasetop import text, words
 from leasetop.database import Database
 from leasetop.errors import Refused
 from leasetop.mapping import Meaning, Workers
 from leasetop.model import State
+from leasetop.naming import MappingError
 from leasetop.table import Table, TableColumn
-from leasetop.words import MappingError
 
 
 def look_for_a_status(table: Table, columns: Mapping[str, TableColumn], told: Mapping[str, str]) -> None:
     """A status that is overlooked makes jobs that are done look stuck."""
-    if "status" in told and told["status"] != words.NONE:
+    if "status" in told and told["status"] != naming.NONE:
         return
     if "status" not in columns:
         _is_there_none(table, columns, told)
@@ -28,8 +28,8 @@ def look_for_a_status(table: Table, columns: Mapping[str, TableColumn], told: Ma
         if column is not found
         and not column.key
         and (
-            words.plain(column.name) in words.NAMES["status"]
-            or (column.base == "boolean" and words.STATUS_LIKE.search(column.name.lower()))
+            naming.plain(column.name) in naming.NAMES["status"]
+            or (column.base == "boolean" and naming.STATUS_LIKE.search(column.name.lower()))
         )
     ]
     if others:
@@ -41,10 +41,10 @@ def look_for_a_status(table: Table, columns: Mapping[str, TableColumn], told: Ma
 
 
 def _is_there_none(table: Table, columns: Mapping[str, TableColumn], told: Mapping[str, str]) -> None:
-    for state in words.STATES:
+    for state in naming.STATES:
         if state.value in told:
             raise MappingError(f"--set {state.value}: which column is the status? Tell with --set status=COLUMN")
-    if told.get("status") == words.NONE:
+    if told.get("status") == naming.NONE:
         return
     taken = {column.name for column in columns.values()}
     suspects = [
@@ -56,7 +56,7 @@ def _is_there_none(table: Table, columns: Mapping[str, TableColumn], told: Mappi
         listed = ", ".join(map(text.safe, suspects[:5]))
         raise MappingError(
             f"{table.quoted}: does {listed} say whether a job is done? Tell the status with --set status=COLUMN "
-            f"(and --set pending=VALUE ...), its end with --set finished_at=COLUMN, or --set status={words.NONE} "
+            f"(and --set pending=VALUE ...), its end with --set finished_at=COLUMN, or --set status={naming.NONE} "
             "where a row's lock is all there is"
         )
 
@@ -65,9 +65,9 @@ def _may_say_that_it_is_over(column: TableColumn) -> bool:
     if column.base in ("boolean", "character(1)", "character", '"char"'):
         return True
     name = column.name.lower()
-    if words.STATUS_LIKE.search(name):
+    if naming.STATUS_LIKE.search(name):
         return True
-    return not column.required and (column.is_instant or column.base == "date" or bool(words.END_LIKE.search(name)))
+    return not column.required and (column.is_instant or column.base == "date" or bool(naming.END_LIKE.search(name)))
 
 
 def is_the_workers_table(
@@ -75,7 +75,7 @@ def is_the_workers_table(
 ) -> None:
     """That an owner refers to a table with a heartbeat does not make it one of workers: customers are seen, too."""
     owner = columns["owner"]
-    if words.plain(owner.name) in ("owner", "ownerid", "holder") and not told.keys() & {"owner", "workers"}:
+    if naming.plain(owner.name) in ("owner", "ownerid", "holder") and not told.keys() & {"owner", "workers"}:
         raise MappingError(
             f"{table.quoted}: is {text.safe(owner.name)} the worker that has a job, and {workers.table} the table of "
             f"workers? Tell with --set workers={workers.table}, or name the worker with --set owner=COLUMN"
@@ -133,16 +133,8 @@ def _demand_a_lease(made: Meaning, told: Mapping[str, str]) -> None:
 def _demand_one_lease(made: Meaning) -> None:
     """All columns that may say until when, or whether, a worker lives: more than one is a question."""
     instants = [column for column in made.table.columns if column.is_instant]
-    until = [
-        column
-        for column in instants
-        if words.plain(column.name) in words.NAMES["lease_until"] or words.LEASE_LIKE.search(words.plain(column.name))
-    ]
-    beats = [
-        column
-        for column in instants
-        if words.plain(column.name) in words.NAMES["heartbeat_at"] or words.BEAT_LIKE.search(words.plain(column.name))
-    ]
+    until = [column for column in instants if naming.is_until(column.name)]
+    beats = [column for column in instants if naming.is_beat(column.name)]
     ways = [f"--set lease={text.safe(column.name)}" for column in until]
     ways += [f"--set 'lease={text.safe(column.name)} + 90 seconds'" for column in beats]
     if made.workers is not None:
@@ -152,7 +144,7 @@ def _demand_one_lease(made: Meaning) -> None:
             f"{made.table.quoted}: more than one column may say how long a lease lasts: tell which its workers go by, "
             f"with {', or '.join(ways)}"
         )
-    if until and words.plain(until[0].name) == "expiresat":
+    if until and naming.plain(until[0].name) == "expiresat":
         # Perhaps it is the job that expires: then live leases would be ended.
         since = made.columns.get("locked_at")
         other = f", or --set 'lease={text.safe(since.name)} + 4 hours'" if since is not None else ""
@@ -214,7 +206,7 @@ async def _look_at_the_owners(database: Database, made: Meaning, told: Mapping[s
     if not owner.required and "owner" not in told and await tables.exists(database, made.table, there):
         raise MappingError(
             f"{made.table.quoted}: {text.safe(owner.name)} has values in jobs that wait, it may be no worker, and an "
-            f"act would empty it; tell with --set owner={text.safe(owner.name)}, or --set owner={words.NONE}"
+            f"act would empty it; tell with --set owner={text.safe(owner.name)}, or --set owner={naming.NONE}"
         )
     if made.workers is None or not told.keys() & {"workers"}:
         return

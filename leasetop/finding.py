@@ -12,7 +12,7 @@ from pathlib import Path
 import psycopg
 from psycopg.rows import dict_row
 
-from leasetop import guess, statements, text, words
+from leasetop import guess, naming, statements, text
 from leasetop import profile as profiles
 from leasetop.database import Database, in_words
 from leasetop.errors import CommandError, LeasetopError, NoQueue
@@ -139,7 +139,7 @@ async def survey(database: Database) -> Survey:
     if plain and not any(profile.live.relation == f"{_PLAIN} j" for profile in found):
         try:
             found.insert(0, await _understood(database, _PLAIN))
-        except words.MappingError as error:
+        except naming.MappingError as error:
             troubles.append(str(error))
     return Survey(tuple(found), tuple(troubles))
 

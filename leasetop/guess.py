@@ -7,13 +7,13 @@ What a guess rests on is names, types, foreign keys and the values that are in u
 import re
 from collections.abc import Mapping, Sequence
 
-from leasetop import doubts, text, words
+from leasetop import doubts, naming, text
 from leasetop import table as tables
 from leasetop.database import Database
 from leasetop.mapping import Meaning, Workers
 from leasetop.model import State
+from leasetop.naming import MappingError
 from leasetop.table import Table, TableColumn
-from leasetop.words import MappingError
 
 _LEASE = re.compile(r"\s*(?P<column>.+?)\s*\+\s*(?P<span>\d[\w .]*)\s*")
 
@@ -25,8 +25,8 @@ async def guess(database: Database, name: str, told: Mapping[str, str] | None = 
     """
     told = told or {}
     for key, value in told.items():
-        if key not in words.SETTABLE:
-            raise MappingError(f"--set {text.safe(key)}: not known; known are {', '.join(sorted(words.SETTABLE))}")
+        if key not in naming.SETTABLE:
+            raise MappingError(f"--set {text.safe(key)}: not known; known are {', '.join(sorted(naming.SETTABLE))}")
         if not value.strip():
             raise MappingError(f"--set {key}=: has no value")
     table = await tables.look(database, name)
@@ -38,7 +38,7 @@ async def guess(database: Database, name: str, told: Mapping[str, str] | None = 
     borrowed = {
         name
         for name in ("locked_at", "heartbeat_at")
-        if name in columns and words.plain(columns[name].name) not in words.NAMES[name]
+        if name in columns and naming.plain(columns[name].name) not in naming.NAMES[name]
     }
     zone = await _time_zone(database, told)
     made = Meaning(table, columns, states, zone, timeout, workers, frozenset(borrowed))
@@ -59,14 +59,14 @@ async def _time_zone(database: Database, told: Mapping[str, str]) -> str:
 
 def _columns(table: Table, told: Mapping[str, str]) -> tuple[dict[str, TableColumn], str | None]:
     found: dict[str, TableColumn] = {}
-    named = {words.plain(column.name): column for column in reversed(table.columns)}
-    for name, known in words.NAMES.items():
-        if told.get(name) == words.NONE:
+    named = {naming.plain(column.name): column for column in reversed(table.columns)}
+    for name, known in naming.NAMES.items():
+        if told.get(name) == naming.NONE:
             continue
         if name in told:
             found[name] = _told(table, name, told[name])
             continue
-        column = next((named[words.plain(word)] for word in known if words.plain(word) in named), None)
+        column = next((named[naming.plain(word)] for word in known if naming.plain(word) in named), None)
         if column is not None and _fits(name, column):
             found[name] = column
     timeout = None
@@ -83,7 +83,7 @@ def _columns(table: Table, told: Mapping[str, str]) -> tuple[dict[str, TableColu
         if match is None:
             found["lease_until"] = _until(table, column)
             return found, None
-        beats = words.plain(column.name) in words.NAMES["heartbeat_at"] or words.BEAT_LIKE.search(column.name.lower())
+        beats = naming.is_beat(column.name)
         role = "heartbeat_at" if beats else "locked_at"
         found[role] = _fitting(role, column)
         if not beats:
@@ -102,8 +102,8 @@ def _told(table: Table, name: str, value: str) -> TableColumn:
 
 def _until(table: Table, column: TableColumn) -> TableColumn:
     """A column that is told to say until when a lease lasts, if that can be."""
-    since = {*words.NAMES["locked_at"], *words.NAMES["heartbeat_at"], *words.NAMES["created_at"]}
-    if words.plain(column.name) in since or words.BEAT_LIKE.search(column.name.lower()):
+    since = {*naming.NAMES["locked_at"], *naming.NAMES["created_at"]}
+    if naming.plain(column.name) in since or naming.is_beat(column.name):
         name = text.safe(column.name)
         raise MappingError(
             f"{table.quoted}: {name} says since when, not until when: with it alone every job looks dead; give a "
@@ -135,7 +135,8 @@ async def _workers(
         raise MappingError("--set workers: which column of the jobs names the worker? Tell with --set owner=COLUMN")
     beating = {}
     for other, key in places:
-        beats = [one for one in other.columns if one.is_instant and _is_beat(one, named)]
+        instants = [one for one in other.columns if one.is_instant]
+        beats = [one for one in instants if (one.name == named if named else naming.is_beat(one.name))]
         if beats:
             beating[other.quoted] = other, key, beats
     if not beating:
@@ -182,15 +183,8 @@ async def _places(
     return [(other, keys[0].quoted)]
 
 
-def _is_beat(column: TableColumn, named: str | None) -> bool:
-    if named is not None:
-        return column.name == named
-    known = words.plain(column.name) in words.NAMES["heartbeat_at"]
-    return known or words.BEAT_LIKE.search(words.plain(column.name)) is not None
-
-
 def _fits(name: str, column: TableColumn) -> bool:
-    if name in words.INSTANTS:
+    if name in naming.INSTANTS:
         return column.is_instant
     if name in ("attempts", "max_attempts"):
         return column.base in ("smallint", "integer", "bigint")
@@ -200,7 +194,7 @@ def _fits(name: str, column: TableColumn) -> bool:
 def _fitting(name: str, column: TableColumn) -> TableColumn:
     """The column that the operator told, if it can be what it is told to be."""
     if not _fits(name, column):
-        wanted = "a timestamp" if name in words.INSTANTS else "an integer"
+        wanted = "a timestamp" if name in naming.INSTANTS else "an integer"
         raise MappingError(
             f"--set: {text.safe(column.name)} is {text.safe(column.type)}, and {name} must be {wanted}; "
             "a profile written by hand can convert it"
@@ -215,7 +209,7 @@ async def _states(
         return {}
     used = await tables.values(database, table, status)
     found: dict[State, list[str]] = {}
-    for state, known in words.STATES.items():
+    for state, known in naming.STATES.items():
         if state.value in told:
             found[state] = [value.strip() for value in told[state.value].split(",")]
             await _check_values(database, status, state, found)
@@ -223,25 +217,25 @@ async def _states(
         # Where one word stands in two spellings, the rarer is a mistake of somebody's, not a state: shown as other.
         spelled: dict[str, str] = {}
         for value in used:
-            if value is not None and words.plain(value) in known:
-                spelled.setdefault(words.plain(value), value)
+            if value is not None and naming.plain(value) in known:
+                spelled.setdefault(naming.plain(value), value)
         if spelled:
             found[state] = list(spelled.values())
     # States that no row is in right now count, too: at night nothing may be Pending, and yet a requeue makes it so.
     declared = await tables.declared(database, table, status)
-    if used and set(used) <= words.OURS:
+    if used and set(used) <= naming.OURS:
         # But not that it knows parked or discarded jobs, where there is none: its workers may not.
         declared = [*declared, "Pending", "Processing", "Completed", "Failed"]
     if State.PROCESSING not in found and State.PENDING in found and status.type.startswith(("text", "char", "var")):
         # It is compared, and never written: whatever of these words comes up is taken for that.
-        declared = [*declared, *(_styled(word, found[State.PENDING][0]) for word in words.STATES[State.PROCESSING])]
-    for state, known in words.STATES.items():
-        labels = [label for label in dict.fromkeys(declared) if words.plain(label) in known]
+        declared = [*declared, *(_styled(word, found[State.PENDING][0]) for word in naming.STATES[State.PROCESSING])]
+    for state, known in naming.STATES.items():
+        labels = [label for label in dict.fromkeys(declared) if naming.plain(label) in known]
         if labels and state not in found:
             found[state] = labels
-    for state in words.STATES:
+    for state in naming.STATES:
         # What the operator told counts for that alone, whatever the words look like.
-        told_of = [other for other in words.STATES if other is not state and other.value in told]
+        told_of = [other for other in naming.STATES if other is not state and other.value in told]
         elsewhere = {value for other in told_of for value in found[other]}
         if state in found and state.value not in told:
             found[state] = [value for value in found[state] if value not in elsewhere]

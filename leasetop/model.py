@@ -204,6 +204,8 @@ class Detail:
     history: tuple[Event, ...] | None
     """Newest first, bounded; None where the table keeps no history."""
     clock: ServerClock
+    journaled: bool = False
+    """Whether acts go to the journal's table in the database, and not to a file."""
 
 
 @dataclass(frozen=True, slots=True)

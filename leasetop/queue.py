@@ -17,7 +17,7 @@ from typing import Any
 import psycopg
 from psycopg.rows import dict_row
 
-from leasetop import journal, paging, reading, refusals, statements, text
+from leasetop import answers, journal, paging, reading, refusals, statements, text
 from leasetop import profile as profiles
 from leasetop.anomalies import KNOWN, Findings, Late
 from leasetop.clock import ServerClock
@@ -27,26 +27,20 @@ from leasetop.filter import Filter, parse
 from leasetop.model import (
     Backoff,
     Detail,
-    Event,
     Job,
     Key,
-    Minute,
     Noisy,
     Outcome,
-    Owner,
     Payload,
     Poison,
     Policy,
     Reason,
-    Server,
     Snapshot,
     State,
     Swept,
     Tally,
-    Throughput,
     Trends,
     View,
-    Watcher,
     parsed,
     written,
 )
@@ -55,8 +49,6 @@ from leasetop.profile import Action, Profile
 
 PAGE = 500
 """Jobs of a view in one snapshot."""
-WINDOW = timedelta(minutes=5)
-BUCKET = timedelta(seconds=10)
 _LOOK = 5_000
 TRENDS_WINDOW = timedelta(hours=1)
 _TRENDS_LOOK = 200_000
@@ -156,9 +148,9 @@ class Queue:
         now = server[0]["now"]
         counted: dict[tuple[State, Reason | None], Tally] = {}
         for row in tallies:
-            counted[_state(row)] = counted.get(_state(row), Tally()) + _tally(row)
+            counted[answers.state(row)] = counted.get(answers.state(row), Tally()) + answers.tally(row)
         return Snapshot(
-            server=_server(server[0], host),
+            server=answers.server(server[0], host),
             clock=ServerClock.read(now, asked, answered),
             queue=self.profile.title,
             view=view,
@@ -176,9 +168,9 @@ class Queue:
                 if self.profile.keeps(state)
             },
             reasons={reason: tally for (_, reason), tally in counted.items() if reason},
-            owners=tuple(map(_owner, held or ())),
-            watchers=None if watchers is None else tuple(map(_watcher, watchers)),
-            throughput=None if throughput is None else _throughput(throughput, now),
+            owners=tuple(map(answers.owner, held or ())),
+            watchers=None if watchers is None else tuple(map(answers.watcher, watchers)),
+            throughput=None if throughput is None else answers.throughput(throughput, now),
             took=timedelta(seconds=answered - asked),
             cost=end[0]["now"] - now,
             skew=here - timedelta(seconds=(answered - asked) / 2) - now,
@@ -196,7 +188,7 @@ class Queue:
         """One job and its history. Raises Unreachable or Refused."""
         asked = time.monotonic()
         async with self.database.reading() as connection:
-            server, jobs, history = [
+            server, jobs, history, journal_table = [
                 await _rows(cursor)
                 for cursor in await self._ask(
                     connection,
@@ -204,14 +196,16 @@ class Queue:
                         (_SERVER, {}),
                         (self._one, self._key(key) | {"limit": 1}),
                         (self._history, self._key(key) | {"limit": _HISTORY}),
+                        (_JOURNAL, {}),
                     ],
                 )
             ]
         assert server is not None
         return Detail(
             job=self._job(jobs[0]) if jobs else None,
-            history=None if history is None else tuple(map(_event, history)),
+            history=None if history is None else tuple(map(answers.event, history)),
             clock=ServerClock.read(server[0]["now"], asked, time.monotonic()),
+            journaled=bool(journal_table and journal_table[0]["writable"]),
         )
 
     async def payload(self, key: Key) -> Payload | None:
@@ -284,7 +278,9 @@ class Queue:
         return Trends(
             clock=ServerClock.read(now, asked, time.monotonic()),
             # A minute of which a part is known is none; but the last one is all that there is where the look is short.
-            minutes=tuple(_minute(row) for row in minutes if known is None or row["at"] >= known or row is minutes[-1]),
+            minutes=tuple(
+                answers.minute(row) for row in minutes if known is None or row["at"] >= known or row is minutes[-1]
+            ),
             known_since=known,
             look=look,
             poison=tuple(map(self._poison, poison)),
@@ -678,7 +674,7 @@ class Queue:
         return Poison(key, row["attempts"], row["owner"], row["since"])
 
     def _job(self, row: Row) -> Job:
-        state, reason = _state(row)
+        state, reason = answers.state(row)
         return Job(
             key=tuple(row[f"key_{n}"] for n in range(len(self.profile.live.key))),
             state=state,
@@ -725,57 +721,5 @@ async def _rows(cursor: psycopg.AsyncCursor[Row] | None) -> list[Row] | None:
     return None if cursor is None else list(await cursor.fetchall())
 
 
-def _state(row: Row) -> tuple[State, Reason | None]:
-    return State(row["state"]), Reason(row["reason"]) if row["reason"] else None
-
-
-def _tally(row: Row) -> Tally:
-    capped = row["count"] > reading.CAP
-    return Tally(min(row["count"], reading.CAP), capped, row["oldest"], row["newest"])
-
-
-def _server(row: Row, host: str) -> Server:
-    # A unix socket has a directory for a host; the operator knows it as this machine.
-    return Server(
-        version=row["version"].split(" ")[0],
-        database=row["database"],
-        user=row["user"],
-        host="local" if host.startswith("/") or not host else host,
-        standby=row["standby"],
-    )
-
-
-def _owner(row: Row) -> Owner:
-    return Owner(row["owner"], row["held"], row["expired"], row["oldest_claim"], row["next_expiry"])
-
-
-def _watcher(row: Row) -> Watcher:
-    return Watcher(row["name"], row["policy"], row["interval"], row["seen_at"], row["swept"])
-
-
-def _event(row: Row) -> Event:
-    # Besides what happened and when, a profile's history says what its queue keeps.
-    return Event(
-        event=row["event"],
-        ended_at=row["ended_at"],
-        attempt=row.get("attempt"),
-        owner=row.get("owner"),
-        stage=row.get("stage"),
-        error=row.get("error"),
-        started_at=row.get("started_at"),
-        actor=row.get("actor"),
-        reason=row.get("reason"),
-    )
-
-
-def _minute(row: Row) -> Minute:
-    return Minute(row["at"], row["completed"], row["failed"], row["expired"])
-
-
 def _throughput_parameters() -> dict[str, object]:
-    return {"bucket_s": BUCKET.total_seconds(), "window": WINDOW, "look": _LOOK}
-
-
-def _throughput(rows: Sequence[Row], now: Any) -> Throughput:
-    known = next((row["known_since"] for row in rows if row["known_since"]), None)
-    return Throughput(BUCKET, {row["at"]: row["completed"] for row in rows}, max(known or now - WINDOW, now - WINDOW))
+    return {"bucket_s": answers.BUCKET.total_seconds(), "window": answers.WINDOW, "look": _LOOK}

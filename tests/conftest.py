@@ -3,14 +3,16 @@
 import itertools
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import psycopg
 import pytest
+import pytest_asyncio
 from psycopg import sql
 
 from leasetop import schema
+from leasetop.database import Database
 from leasetop.demo.postgres import EmbeddedPostgres
 
 # Nothing here outlives the run: durability only costs time.
@@ -82,3 +84,11 @@ def dsn(new_database: Callable[[str], str]) -> str:
 def blank_dsn(new_database: Callable[[str], str]) -> str:
     """A fresh database with nothing in it."""
     return new_database("template1")
+
+
+@pytest_asyncio.fixture
+async def database(blank_dsn: str) -> AsyncIterator[Database]:
+    """A fresh database with nothing in it, as leasetop connects to it."""
+    made = Database(blank_dsn)
+    yield made
+    await made.close()

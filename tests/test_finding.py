@@ -1,7 +1,5 @@
 """Which queues a database holds, and which of several is meant."""
 
-from collections.abc import AsyncIterator
-
 import psycopg
 import pytest
 
@@ -33,13 +31,6 @@ CREATE TABLE pgmq."q_it's odd" (LIKE pgmq.q_emails);
 CREATE TABLE pgmq."a_it's odd" (LIKE pgmq.a_emails);
 INSERT INTO pgmq.q_emails (msg_id) VALUES (1), (2);
 """
-
-
-@pytest.fixture
-async def database(blank_dsn: str) -> AsyncIterator[Database]:
-    made = Database(blank_dsn)
-    yield made
-    await made.close()
 
 
 def run(dsn: str, *statements: str) -> None:

@@ -46,6 +46,12 @@ def lines() -> list[dict[str, object]]:
     return [json.loads(line) for line in journal.file().read_text().splitlines()] if journal.file().exists() else []
 
 
+async def test_the_details_name_the_journal_that_acts_go_to(plain: Queue, connection: psycopg.Connection) -> None:
+    assert not (await plain.detail(("1",))).journaled
+    connection.execute(statements.text("journal").encode())
+    assert (await plain.detail(("1",))).journaled
+
+
 async def test_with_a_table_the_act_and_its_trace_are_one(plain: Queue, connection: psycopg.Connection) -> None:
     connection.execute(statements.text("journal").encode())
     assert (await plain.requeue(await job(plain, 1), "ops@box", "pod died")).done

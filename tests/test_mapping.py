@@ -5,7 +5,6 @@
 
 import json
 import tomllib
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +17,8 @@ from leasetop.database import Database
 from leasetop.errors import NoQueue, Refused
 from leasetop.mapping import Meaning
 from leasetop.model import Policy, State, View
+from leasetop.naming import MappingError
 from leasetop.queue import Queue
-from leasetop.words import MappingError
 
 CASES = Path(__file__).parent / "cases"
 NAMES = sorted(file.stem for file in CASES.glob("*.json"))
@@ -30,13 +29,6 @@ def own_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     file = tmp_path / "state" / "journal.jsonl"
     monkeypatch.setattr("leasetop.journal.file", lambda: file)
     return file
-
-
-@pytest.fixture
-async def database(blank_dsn: str) -> AsyncIterator[Database]:
-    made = Database(blank_dsn)
-    yield made
-    await made.close()
 
 
 def told(case: dict[str, Any]) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """Tables of people's own that invite a wrong guess, or a wrong act: each has ended a live lease, or might have."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -12,8 +12,8 @@ from leasetop import finding, guess, profile
 from leasetop.database import Database
 from leasetop.errors import NoQueue, Refused
 from leasetop.model import Job, Policy, Reason, State, View, parsed, written
+from leasetop.naming import MappingError
 from leasetop.queue import Queue
-from leasetop.words import MappingError
 from tests.waiting import until
 
 JOBS = "id int PRIMARY KEY, status text DEFAULT 'pending', owner text, lease_until timestamptz"
@@ -23,13 +23,6 @@ HELD = "INSERT INTO jobs (id, status, owner, lease_until) VALUES (1, 'running', 
 @pytest.fixture(autouse=True)
 def own_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("leasetop.journal.file", lambda: tmp_path / "state" / "journal.jsonl")
-
-
-@pytest.fixture
-async def database(blank_dsn: str) -> AsyncIterator[Database]:
-    made = Database(blank_dsn)
-    yield made
-    await made.close()
 
 
 @pytest.fixture

@@ -62,7 +62,7 @@ ACTS = (
         "requeue",
         "r",
         "Requeue",
-        "Return the job under the cursor to Pending, guarded by what you see",
+        "Return the marked jobs, or the one under the cursor, to Pending, guarded by what you see",
         On.JOBS,
     ),
     Act("act('discard')", "D", "Discard", "Cancel jobs that wait, are stuck or failed", On.JOBS, footer=False),

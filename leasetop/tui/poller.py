@@ -10,11 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
+from leasetop import answers
 from leasetop.errors import LeasetopError
 from leasetop.filter import Filter
 from leasetop.model import Snapshot, Throughput, View
 from leasetop.paging import Place
-from leasetop.queue import PAGE, WINDOW, Queue
+from leasetop.queue import PAGE, Queue
 
 _SHARE = 0.02
 _MOST = 5_000
@@ -163,5 +164,5 @@ class Poller:
         # Each snapshot looks at the newest history only; what earlier ones saw of the window is kept here.
         if snapshot.throughput is None:
             return snapshot
-        self._throughput = snapshot.throughput.merged(self._throughput, WINDOW)
+        self._throughput = snapshot.throughput.merged(self._throughput, answers.WINDOW)
         return replace(snapshot, throughput=self._throughput)

@@ -6,7 +6,7 @@ from leasetop.model import Job, Reason, State
 from leasetop.queue import Queue
 from tests.engines.conftest import MakeEngine
 from tests.engines.driver import Engine
-from tests.engines.looking import act, beats_count, counts, details_agree, only, only_one_of_many_is_done, requeue
+from tests.engines.looking import beats_count, counts, details_agree, only, only_one_of_many_is_done, requeue
 from tests.engines.task import FAIL, HANG, LATE, SUCCEED
 
 pytestmark = pytest.mark.engines
@@ -141,27 +141,3 @@ async def test_a_heartbeat_made_meanwhile_counts(engine: Engine, queue: Queue, b
 
 async def test_of_many_who_requeue_at_once_one_does(engine: Engine, queue: Queue, blank_dsn: str) -> None:
     await only_one_of_many_is_done(queue, blank_dsn, await killed(engine, queue))
-
-
-async def test_a_job_that_waits_for_its_time_is_run_now(engine: Engine, queue: Queue) -> None:
-    engine.call("enqueue", "1", "3600")
-    job = await only(queue, State.SCHEDULED)
-    assert (await act(queue, "run_now", job)).done
-    assert not (await act(queue, "run_now", job)).done
-    engine.work(SUCCEED)
-    assert await counts(queue) == {State.COMPLETED: 1}
-
-
-async def test_a_discarded_job_is_never_run(engine: Engine, queue: Queue) -> None:
-    engine.call("enqueue", "1")
-    assert (await act(queue, "discard", await only(queue, State.PENDING))).done
-    engine.work(SUCCEED)
-    assert await counts(queue) == {State.CANCELLED: 1}
-
-
-async def test_a_job_at_work_is_not_discarded(engine: Engine, queue: Queue) -> None:
-    engine.call("enqueue", "1")
-    with engine.worker(HANG) as worker:
-        worker.wait("begun")
-        assert not (await act(queue, "discard", await only(queue, State.PROCESSING))).done
-        assert await counts(queue) == {State.PROCESSING: 1}

@@ -24,6 +24,7 @@ from leasetop.tui.widgets.header import Header, Link
 from leasetop.tui.widgets.rows import Cell, Column, Rows
 
 _SLOW = 8.0
+_SIGNALS = ("crash", "freeze", "thaw", "stop", "slow", "heartbeat")
 _MOST = 5_000
 """Jobs of one owner in one act, at most."""
 
@@ -147,6 +148,10 @@ class WorkersScreen(Board):
             outcomes = await self.top.push_screen_wait(BulkDialog(plan, jobs, clock))
             by_key = {job.key: job for job in jobs}
             self.top.note_requeued([(by_key[outcome.key], outcome) for outcome in outcomes])
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """What signals a process is no act where no process is ours."""
+        return not (action in _SIGNALS and self.top.fleet is None)
 
     def action_back(self) -> None:
         self.top.pop_screen()

@@ -105,9 +105,10 @@ def lease_line(job: Job, clock: ServerClock, local: bool = False) -> str:
 def history_pieces(detail: Detail, local: bool = False) -> Pieces:
     """The history as a timeline, newest first."""
     if detail.history is None:
+        place = "the table leasetop_journal" if detail.journaled else text.safe(journal.file())
         return [
             ("No history is kept by this table. ", "italic"),
-            (f"What is done from here is in {text.safe(journal.file())}.\n", "$text-muted"),
+            (f"What is done from here is in {place}.\n", "$text-muted"),
         ]
     pieces: Pieces = [("HISTORY\n", "bold")]
     job = detail.job

@@ -62,10 +62,8 @@ SETTABLE = {*NAMES, "lease", "workers", "time_zone", *(state.value for state in 
 INSTANTS = ("lease_until", "locked_at", "heartbeat_at", "failed_at", "created_at", "run_after", "finished_at")
 NONE = "none"
 """Told of a field: the table has none."""
-LEASE_LIKE = re.compile(r"(lease|lock|claim|reserv|visib|held|hold|taken).*(until|till|expir|deadline|end)")
-"""An instant that is called so may be the end of a lease."""
-BEAT_LIKE = re.compile(r"heartbeat|lastbeat|lastseen|alive|ping|renewed")
-"""An instant that is called so says when a worker was last alive."""
+_LEASE_LIKE = re.compile(r"(lease|lock|claim|reserv|visib|held|hold|taken).*(until|till|expir|deadline|end)")
+_BEAT_LIKE = re.compile(r"heartbeat|lastbeat|lastseen|alive|ping|renewed")
 STATUS_LIKE = re.compile(r"^st$|stat(e|us)|done|complet|finish|cancel|success|succeed|result|outcome|progress|flag")
 END_LIKE = re.compile(
     r"ack|settle|charg|captur|process|paid|sent|deliver|archiv|delet|resolv|receipt|handled|closed|confirm|ended"
@@ -76,3 +74,13 @@ END_LIKE = re.compile(
 def plain(name: str) -> str:
     """A name without case and punctuation."""
     return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
+def is_until(name: str) -> bool:
+    """Whether an instant of that name may say until when a lease lasts."""
+    return plain(name) in NAMES["lease_until"] or _LEASE_LIKE.search(plain(name)) is not None
+
+
+def is_beat(name: str) -> bool:
+    """Whether an instant of that name may say when a worker was last alive."""
+    return plain(name) in NAMES["heartbeat_at"] or _BEAT_LIKE.search(plain(name)) is not None
