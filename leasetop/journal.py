@@ -7,7 +7,7 @@ only its owner can read it. The home table needs neither: its history is written
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,36 @@ import platformdirs
 
 from leasetop.model import Job
 
+PAST = {
+    "requeue": "requeued",
+    "discard": "discarded",
+    "park": "parked",
+    "run_now": "made ready",
+    "release": "released",
+    "undo_requeue": "put back",
+}
+"""Act -> what a job is after it."""
+_ACTS = {past: act for act, past in PAST.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Which database of which server: the file has acts on several."""
+
+    database: str
+    server: str | None
+    """As it was reached then, host:port."""
+    cluster: str | None
+    """PostgreSQL's system identifier: the same by whatever name the server is reached, and on its replicas."""
+
+    def is_that_of(self, entry: "Site") -> bool:
+        """Whether an entry of the file is about this database; one that does not say where it was is taken for it."""
+        if self.database != entry.database:
+            return False
+        if self.cluster and entry.cluster:
+            return self.cluster == entry.cluster
+        return entry.server in (None, self.server)
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -23,7 +53,7 @@ class Entry:
 
     at: datetime
     actor: str
-    database: str
+    site: Site
     queue: str
     act: str
     job: tuple[str, ...]
@@ -44,6 +74,11 @@ class Entry:
             "done": self.done,
             "result": self.result,
         }
+
+
+def act_of(event: str) -> str:
+    """The act that a history tells of by what it made of the job."""
+    return _ACTS.get(event, event)
 
 
 def seen(job: Job) -> dict[str, object]:
@@ -68,14 +103,14 @@ def write(entries: list[Entry]) -> None:
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
         for entry in entries:
-            line = {"at": entry.at.isoformat(), "database": entry.database, **entry.parameters(), "seen": entry.seen}
+            line = {"at": entry.at.isoformat(), **asdict(entry.site), **entry.parameters(), "seen": entry.seen}
             # One write for one line: two operators on the same box do not mix theirs.
             os.write(handle, (json.dumps(line, ensure_ascii=True) + "\n").encode())
     finally:
         os.close(handle)
 
 
-def read(database: str, queue: str, limit: int) -> list[Entry]:
+def read(site: Site, queue: str, limit: int) -> list[Entry]:
     """The newest entries of the file for one queue, newest first. Raises OSError; a line that is none is left out."""
     try:
         lines = file().read_text(encoding="utf-8", errors="replace").splitlines()
@@ -87,7 +122,7 @@ def read(database: str, queue: str, limit: int) -> list[Entry]:
             entry = _read(json.loads(line))
         except (ValueError, KeyError, TypeError):
             continue
-        if (entry.database, entry.queue) == (database, queue):
+        if site.is_that_of(entry.site) and entry.queue == queue:
             found.append(entry)
         if len(found) == limit:
             break
@@ -98,12 +133,16 @@ def _read(raw: Mapping[str, Any]) -> Entry:
     return Entry(
         at=datetime.fromisoformat(raw["at"]),
         actor=str(raw["actor"]),
-        database=str(raw["database"]),
+        site=Site(str(raw["database"]), _text(raw.get("server")), _text(raw.get("cluster"))),
         queue=str(raw["queue"]),
         act=str(raw["act"]),
         job=tuple(map(str, raw["job"])),
-        reason=None if raw["reason"] is None else str(raw["reason"]),
+        reason=_text(raw["reason"]),
         seen=dict(raw["seen"]),
         done=bool(raw["done"]),
         result=str(raw["result"]),
     )
+
+
+def _text(given: object) -> str | None:
+    return None if given is None else str(given)

@@ -88,7 +88,9 @@ async def test_where_the_table_may_not_be_written_the_file_is(
 async def test_a_sweep_leaves_a_line_for_each_job(plain: Queue) -> None:
     swept = await plain.sweep(Policy.REQUEUE, "ops@box")
     assert len(swept) == 3
-    assert [(line["act"], line["seen"]) for line in lines()] == [("sweep", {"owner": f"w{n}"}) for n in (1, 2, 3)]
+    assert [(line["act"], line["seen"]) for line in lines()] == [
+        ("sweep", {"owner": f"w{n}", "attempts": 1}) for n in (1, 2, 3)
+    ]
 
 
 async def test_a_sweep_that_would_leave_no_trace_is_not_made(plain: Queue) -> None:
@@ -119,6 +121,55 @@ async def test_lines_that_are_none_and_other_databases_are_left_out(plain: Queue
     assert len(await plain.read_journal()) == 1
 
 
+async def test_the_file_tells_databases_of_one_name_apart_by_their_servers(plain: Queue) -> None:
+    await plain.requeue(await job(plain, 1), "a@box", "x")
+    (line,) = lines()
+    assert line["cluster"] and line["server"]
+    elsewhere = [
+        {"actor": "another cluster", "cluster": "7"},
+        {"actor": "this one by another name", "server": "alias:5432"},
+        {"actor": "another server", "cluster": None, "server": "other:5432"},
+        {"actor": "written before servers were", "cluster": None, "server": None},
+    ]
+    with journal.file().open("a") as file:
+        file.writelines(json.dumps(line | one) + "\n" for one in elsewhere)
+    read = {entry.actor for entry in await plain.read_journal()}
+    assert read == {"a@box", "this one by another name", "written before servers were"}
+
+
+async def test_without_the_systems_identifier_a_server_is_known_by_its_address(
+    blank_dsn: str, connection: psycopg.Connection
+) -> None:
+    role = f"clerk_{blank_dsn.rpartition('dbname=')[2].split()[0]}"
+    connection.execute("REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC")
+    connection.execute(f"CREATE ROLE {role}".encode())
+    connection.execute(f"GRANT SELECT, UPDATE ON payment_jobs TO {role}".encode())
+    database = Database(f"{blank_dsn} options='-c role={role}'")
+    try:
+        queue = await finding.find(database)
+        assert (await queue.requeue(await job(queue, 1), "a@box", "x")).done
+        (line,) = lines()
+        assert line["cluster"] is None and line["server"]
+        assert len(await queue.read_journal()) == 1
+    finally:
+        await database.close()
+        connection.execute(f"DROP OWNED BY {role}; DROP ROLE {role}".encode())
+
+
+async def test_a_refused_act_on_the_home_table_is_journaled_as_well(dsn: str) -> None:
+    database = Database(dsn)
+    queue = await finding.find(database)
+    try:
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            seen = await job(queue, world.held(connection, lease_s=60))
+        assert not (await queue.requeue(seen, "eve@box", "too early")).done
+        (entry,) = await queue.read_journal()
+        assert (entry.act, entry.actor, entry.done, entry.reason) == ("requeue", "eve@box", False, "too early")
+        assert "holds its lease" in entry.result
+    finally:
+        await database.close()
+
+
 async def test_on_the_home_table_the_history_is_the_journal(dsn: str) -> None:
     database = Database(dsn)
     queue = await finding.find(database)
@@ -130,8 +181,8 @@ async def test_on_the_home_table_the_history_is_the_journal(dsn: str) -> None:
             connection.execute(statements.load("sweep"), _sweep())
         read = await queue.read_journal()
         assert [(entry.act, entry.actor, entry.reason) for entry in read] == [
-            ("discarded", "ops@box", "a duplicate"),
-            ("parked", "ops@box", "wait for the bank"),
+            ("discard", "ops@box", "a duplicate"),
+            ("park", "ops@box", "wait for the bank"),
             ("expired", "ops@box", "parked by an operator"),
         ]
         assert lines() == []

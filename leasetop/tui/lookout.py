@@ -10,7 +10,8 @@ from datetime import datetime, timedelta
 
 from leasetop.errors import LeasetopError
 from leasetop.model import Snapshot, State, Trends
-from leasetop.queue import TRENDS_WINDOW, Queue
+from leasetop.queue import Queue
+from leasetop.reads import TRENDS_WINDOW
 
 _PACE = timedelta(seconds=10)
 _LONGEST = timedelta(seconds=60)

@@ -5,8 +5,9 @@ from collections.abc import Awaitable, Callable
 from leasetop import report
 from leasetop.clock import ServerClock
 from leasetop.config import Config
+from leasetop.journal import PAST
 from leasetop.model import Job, Outcome, Reason, State
-from leasetop.queue import PAST, Queue
+from leasetop.queue import Queue
 from leasetop.refusals import holding
 from leasetop.tui.screens.bulk import Plan
 

@@ -15,7 +15,8 @@ from leasetop.errors import LeasetopError
 from leasetop.filter import Filter
 from leasetop.model import Snapshot, Throughput, View
 from leasetop.paging import Place
-from leasetop.queue import PAGE, Queue
+from leasetop.queue import Queue
+from leasetop.reads import PAGE
 
 _SHARE = 0.02
 _MOST = 5_000

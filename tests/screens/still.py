@@ -8,7 +8,7 @@ from leasetop.anomalies import Findings
 from leasetop.clock import ServerClock
 from leasetop.errors import LeasetopError
 from leasetop.filter import Filter
-from leasetop.journal import Entry
+from leasetop.journal import PAST, Entry, Site
 from leasetop.model import (
     NEVER,
     Detail,
@@ -35,7 +35,6 @@ from leasetop.model import (
 )
 from leasetop.paging import Place
 from leasetop.profile import shipped
-from leasetop.queue import PAST
 
 NOW = datetime(2026, 12, 1, 3, 0, tzinfo=UTC)
 MONOTONIC = 1000.0
@@ -258,11 +257,12 @@ class StillQueue:
         return Payload('{"order": 7, "amount": 12.30, "card_number": "4111111111111111"}', 61)
 
     async def read_journal(self, limit: int = 500) -> tuple[Entry, ...]:
+        site = Site("payments", "db1:5432", None)
         seen = {"status": "Processing", "owner": "pay-7f9c/4121/03aa", "attempts": 2}
         return (
-            Entry(ago(minutes=3), "ops@box", "payments", "payment_jobs", "requeued", ("8841",), "pod [b]died[/b]", seen,
+            Entry(ago(minutes=3), "ops@box", site, "payment_jobs", "requeue", ("8841",), "pod [b]died[/b]", seen,
                   True, "attempt 2, stage capture"),
-            Entry(ago(hours=3), "eve@box", "payments", "payment_jobs", "discard", ("8850",), "duplicate", seen,
+            Entry(ago(hours=3), "eve@box", site, "payment_jobs", "discard", ("8850",), "duplicate", seen,
                   False, "job 8850: pay-7f9c/4122/9d1e holds its lease for another 41s"),
         )  # fmt: skip
 

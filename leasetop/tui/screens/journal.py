@@ -121,7 +121,8 @@ def _result(entry: Entry) -> str:
 
 
 def _row(entry: Entry) -> dict[str, object]:
-    return {"at": entry.at.isoformat(), "database": entry.database, **entry.parameters()}
+    site = {"database": entry.site.database, "server": entry.site.server}
+    return {"at": entry.at.isoformat(), **site, **entry.parameters()}
 
 
 def _whole(entry: Entry) -> str:
@@ -134,5 +135,6 @@ def _told(entry: Entry) -> str:
     why, came = text.safe(entry.reason, 2000) or "-", text.safe(entry.result, 2000) or "-"
     return (
         f"{text.instant(entry.at)}  {text.safe(entry.actor)}  {text.safe(entry.act)}{done}  "
-        f"job {text.safe(written(entry.job))}\nwhy   {why}\nseen  {seen or '-'}\ncame  {came}"
+        f"job {text.safe(written(entry.job))}  at {text.safe(entry.site.server) or 'a server not recorded'}\n"
+        f"why   {why}\nseen  {seen or '-'}\ncame  {came}"
     )

@@ -15,7 +15,7 @@ from leasetop import report, statements, text
 from leasetop.clock import ServerClock
 from leasetop.model import Job, Policy
 from leasetop.profile import Profile
-from leasetop.queue import PAGE
+from leasetop.reads import PAGE
 from leasetop.tui.widgets.rows import Column, Rows
 
 
