@@ -33,7 +33,9 @@ def server(row: Row, host: str) -> Server:
 
 
 def owner(row: Row) -> Owner:
-    return Owner(row["owner"], row["held"], row["expired"], row["oldest_claim"], row["next_expiry"])
+    return Owner(
+        reading.whole_or_cut(row["owner"]), row["held"], row["expired"], row["oldest_claim"], row["next_expiry"]
+    )
 
 
 def watcher(row: Row) -> Watcher:

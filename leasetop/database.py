@@ -19,6 +19,7 @@ import psycopg
 from psycopg import conninfo, pq, sql
 from psycopg.abc import Buffer
 from psycopg.types.datetime import TimestamptzLoader
+from psycopg.types.string import TextLoader
 
 from leasetop import text
 from leasetop.errors import DsnError, LeasetopError, ReadOnly, Refused, Unreachable
@@ -60,6 +61,13 @@ class Limits:
 
 def _milliseconds(span: timedelta) -> str:
     return str(max(1, round(span.total_seconds() * 1000)))
+
+
+class _Text(TextLoader):
+    """A text of a database without an encoding (SQL_ASCII) may be anything: what is no UTF-8 is shown as �."""
+
+    def load(self, data: Buffer) -> str:
+        return bytes(data).decode("utf-8", "replace")
 
 
 class _ClampedTimestamptz(TimestamptzLoader):
@@ -186,8 +194,13 @@ class Database:
                 autocommit=True,
                 prepare_threshold=None,
             )
+            if made.info.parameter_status("server_encoding") == "SQL_ASCII":
+                # Asked for UTF-8, the server refuses a row in which there is anything else.
+                await made.execute(b"SET client_encoding TO 'SQL_ASCII'")
         except psycopg.Error as error:
             raise unreachable(error) from None
+        for name in ("text", "varchar", "bpchar", "name"):
+            made.adapters.register_loader(name, _Text)
         made.adapters.register_loader("timestamptz", _ClampedTimestamptz)
         self._lines[kind] = made
         return made

@@ -7,6 +7,7 @@ is followed by a line break: it may end in a comment.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from leasetop import paging
 from leasetop.model import Reason, State
@@ -16,6 +17,8 @@ from leasetop.profile import COLUMNS, KeyColumn, Profile, Source
 # A count stops here and says so: nothing that the screen asks may grow with the table.
 CAP = 10_000
 # Longer texts are cut in the database: a list of jobs must not carry megabytes.
+_REST = "\x03"
+"""Ends a text that was cut."""
 _CUT = {"error": 300, "owner": 200, "stage": 80, "queue": 80, "kind": 80, "idempotency_key": 200, "status": 80}
 
 
@@ -267,7 +270,14 @@ def throughput(profile: Profile) -> str | None:
 
 
 def _cut(expression: str, longest: int) -> str:
-    return f"CASE WHEN length({expression}) > {longest} THEN left({expression}, {longest}) || '…' ELSE {expression} END"
+    # What stands for the rest is in every encoding that a database can have; `whole_or_cut` makes it readable.
+    cut = f"left({expression}, {longest}) || chr({ord(_REST)})"
+    return f"CASE WHEN length({expression}) > {longest} THEN {cut} ELSE {expression} END"
+
+
+def whole_or_cut(value: Any) -> Any:
+    """A value of an answer as it is shown: a text that was cut ends with …"""
+    return value[:-1] + "…" if isinstance(value, str) and value.endswith(_REST) else value
 
 
 def _union(selects: Iterable[str]) -> str:

@@ -474,7 +474,7 @@ class Reads:
             state=state,
             reason=reason,
             place=None if row["place"] is None else Place(row["arm"], tuple(row["place"])),
-            **{name: row[name] for name in profiles.COLUMNS},
+            **{name: reading.whole_or_cut(row[name]) for name in profiles.COLUMNS},
         )
 
 

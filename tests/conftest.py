@@ -56,13 +56,15 @@ def server(short_directory: Path) -> Iterator[EmbeddedPostgres]:
 
 
 @pytest.fixture
-def new_database(server: EmbeddedPostgres) -> Iterator[Callable[[str], str]]:
+def new_database(server: EmbeddedPostgres) -> Iterator[Callable[..., str]]:
     """Makes databases from a template; gives their DSNs, and drops them after the test."""
     made: list[str] = []
 
-    def make(template: str) -> str:
+    def make(template: str, encoding: str | None = None) -> str:
         name = f"test_{next(_numbers)}"
         command = sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(template))
+        if encoding is not None:
+            command += sql.SQL(" ENCODING {} LOCALE_PROVIDER libc LC_COLLATE 'C' LC_CTYPE 'C'").format(sql.Literal(encoding))
         with psycopg.connect(server.dsn(), autocommit=True) as connection:
             connection.execute(command)
         made.append(name)
@@ -75,13 +77,13 @@ def new_database(server: EmbeddedPostgres) -> Iterator[Callable[[str], str]]:
 
 
 @pytest.fixture
-def dsn(new_database: Callable[[str], str]) -> str:
+def dsn(new_database: Callable[..., str]) -> str:
     """A fresh database with the home table."""
     return new_database(_TEMPLATE)
 
 
 @pytest.fixture
-def blank_dsn(new_database: Callable[[str], str]) -> str:
+def blank_dsn(new_database: Callable[..., str]) -> str:
     """A fresh database with nothing in it."""
     return new_database("template1")
 

@@ -1,8 +1,10 @@
 """The whole story on the real screen: spawn, kill, see it stuck, requeue, sweep, and see all paid exactly once."""
 
 import asyncio
+import contextlib
 import os
 import pty
+import select
 import sys
 import time
 from collections.abc import AsyncIterator, Callable
@@ -181,6 +183,30 @@ async def test_a_crash_is_seen_requeued_swept_and_paid_once(dsn: str, app: Lease
                     SELECT count(*) FROM payment_job_history h WHERE h.job_id = j.id
                        AND h.event IN ('completed', 'failed', 'released', 'expired', 'revoked'))"""
         assert connection.execute(ends).fetchone() == (0,)
+
+
+def test_bytes_that_are_no_utf8_are_passed_over(dsn: str) -> None:
+    """Line noise, or a terminal of another charset: the keys after it count."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.environ["TERM"] = "xterm-256color"
+        os.execv(sys.executable, [sys.executable, "-m", "leasetop", "--dsn", dsn])
+    shown = b""
+    while b"Processing" not in shown:
+        shown += os.read(terminal, 65536)
+    os.write(terminal, b"\xff\xe4")
+
+    def ended() -> bool:
+        nonlocal shown
+        with contextlib.suppress(OSError):
+            os.write(terminal, b"q")
+            if select.select([terminal], [], [], 0)[0]:
+                shown += os.read(terminal, 65536)
+        return os.waitpid(pid, os.WNOHANG)[0] == pid
+
+    until(ended, _PATIENCE_S)
+    os.close(terminal)
+    assert b"Traceback" not in shown and b"UnicodeDecodeError" not in shown
 
 
 @pytest.mark.parametrize("keys", [b"", b":", b"l"])

@@ -1,12 +1,12 @@
 """What the queue says of its table, and what it refuses."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 
 import psycopg
 import pytest
 
-from leasetop import finding
+from leasetop import finding, schema
 from leasetop.database import Database
 from leasetop.errors import NoQueue, Refused, Unreachable
 from leasetop.model import Job, Policy, Reason, State, View
@@ -379,3 +379,26 @@ async def test_a_role_that_may_read_the_jobs_only_still_sees_them(dsn: str, conn
         await database.close()
         connection.execute(f"DROP OWNED BY {role}".encode())
         connection.execute(f"DROP ROLE {role}".encode())
+
+
+@pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII", "EUC_JP"])
+async def test_a_database_of_another_encoding_opens_and_is_acted_on(
+    new_database: Callable[..., str], encoding: str
+) -> None:
+    dsn = new_database("template0", encoding)
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        schema.apply(connection)
+        number = world.held(connection, lease_s=-5)
+        connection.execute("UPDATE payment_jobs SET last_error = repeat('x', 400) WHERE id = %s", [number])
+        if encoding == "SQL_ASCII":
+            connection.execute(rb"UPDATE payment_jobs SET stage = E'\344\377'")
+    database = Database(dsn)
+    try:
+        queue = await finding.find(database)
+        (job,) = (await queue.snapshot()).jobs
+        assert job.error == "x" * 300 + "…"
+        assert job.stage == ("\ufffd\ufffd" if encoding == "SQL_ASCII" else job.stage)
+        assert (await queue.detail(job.key)).history is not None
+        assert (await queue.requeue(job, "ops@box", "pod died")).done
+    finally:
+        await database.close()

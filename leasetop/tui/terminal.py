@@ -51,6 +51,14 @@ class Terminal(LinuxDriver):
         super().__init__(app, **more)
         self._file: Any = _Vanishing(self._file, lambda: app.call_later(app.exit, None, GONE))
 
+    def run_input_thread(self) -> None:
+        """Reads on after bytes that are no UTF-8 (line noise, a terminal of another charset), which are lost."""
+        while not self.exit_event.is_set():
+            try:
+                super().run_input_thread()
+            except UnicodeDecodeError:
+                continue
+
     def let_go(self) -> None:
         """Ends the input thread, which no daemon is: on the end of a file it would spin, and keep the process."""
         self.exit_event.set()
