@@ -64,7 +64,8 @@ def new_database(server: EmbeddedPostgres) -> Iterator[Callable[..., str]]:
         name = f"test_{next(_numbers)}"
         command = sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(template))
         if encoding is not None:
-            command += sql.SQL(" ENCODING {} LOCALE_PROVIDER libc LC_COLLATE 'C' LC_CTYPE 'C'").format(sql.Literal(encoding))
+            options = " ENCODING {} LOCALE_PROVIDER libc LC_COLLATE 'C' LC_CTYPE 'C'"
+            command += sql.SQL(options).format(sql.Literal(encoding))
         with psycopg.connect(server.dsn(), autocommit=True) as connection:
             connection.execute(command)
         made.append(name)

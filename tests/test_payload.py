@@ -60,3 +60,51 @@ def test_any_text_is_shown(text: str) -> None:
 def test_what_is_nested_beyond_reason_is_shown_as_it_is() -> None:
     deep = "[" * 5000 + "]" * 5000
     assert pretty(deep) == deep
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["user_password", "userPassword", "userpassword", "cvv2", "card.number", "CardNumber", "x-api-key-old", "PAN"],
+)
+def test_a_key_that_has_a_secret_one_in_its_words_is_hidden(name: str) -> None:
+    for shown in (
+        pretty(json.dumps({name: "s3cret"})),
+        pretty(f"{name}: s3cret\n"),
+        pretty(f'{{"{name}": ["s3cret", 1'),
+    ):
+        assert "s3cret" not in shown
+
+
+@pytest.mark.parametrize("name", ["company", "span", "expansion", "amount", "tokyo", "keyboard"])
+def test_a_key_that_only_looks_a_bit_like_one_is_shown(name: str) -> None:
+    assert "plain" in pretty(json.dumps({name: "plain"}))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a": 1, "password": {"value": ["s3cret", {"x": "}s3cret"}]}, "rest": [1, 2',
+        '{"password": {"value": {"x": "s3cret',
+        '{"password": "a \\" s3cret',
+        "[" * 70 + '{"token": {"x": "s3cret"}}' + "]" * 70,
+        '{"body": "{\\"password\\": \\"s3cret\\", \\"id\\": 7}"}',
+        '{"body": "{\\"password\\": {\\"x\\": \\"s3cret\\"}}", "rest": [',
+        "Authorization: Bearer s3cret",
+        '{"headers": "Accept: x\\nAuthorization: Basic s3cret"}',
+    ],
+)
+def test_a_secret_that_is_nested_cut_or_in_a_text_of_its_own_is_hidden(text: str) -> None:
+    assert "s3cret" not in pretty(text)
+    assert "••••" in pretty(text)
+
+
+def test_what_stands_around_a_secret_stays() -> None:
+    assert (
+        pretty('password: x\nid: 7, "token": {"a": [1]} and more, [')
+        == 'password: ••••\nid: 7, "token": •••• and more, ['
+    )
+
+
+def test_a_long_text_is_looked_through_once() -> None:
+    for piece in ("a", "a.", '"', "a:", "password=", '{"password":', "\\"):
+        assert pretty(piece * (20_000 // len(piece)))
