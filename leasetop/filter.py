@@ -126,7 +126,7 @@ class _Parser:
             raise FilterError(f"{term} what?")
         match = _TERM.fullmatch(term)
         if match is None or (match["name"] not in _FIELDS and match["sign"] == ":"):
-            self._anywhere(term)
+            self._anywhere(term, "" if match is None else match["name"])
             return
         name, sign, value, no = match["name"], match["sign"], match["value"], bool(match["no"])
         if name == "state":
@@ -142,12 +142,13 @@ class _Parser:
         else:
             raise FilterError(f"'{name}' is no field; fields are {', '.join(sorted(_FIELDS))}")
 
-    def _anywhere(self, term: str) -> None:
+    def _anywhere(self, term: str, unknown: str = "") -> None:
         no = term.startswith("-") and len(term) > 1
         word = term[1:] if no else term
         place = self._bind(word)
         found = " OR ".join(f"strpos(lower({column}), lower({place}::text)) > 0" for column in _ANYWHERE)
-        self._add(f"({found})", no, f"'{word}' anywhere")
+        # It may be a text with a colon; or a slip.
+        self._add(f"({found})", no, f"'{word}' anywhere" + (f" ({unknown} is no field)" if unknown else ""))
 
     def _state(self, sign: str, value: str, no: bool) -> None:
         if sign not in (":", "="):

@@ -31,6 +31,7 @@ from leasetop.tui.messages import Lost, Refreshed
 from leasetop.tui.poller import Poller
 from leasetop.tui.screens.anomalies import AnomaliesScreen
 from leasetop.tui.screens.board import Board
+from leasetop.tui.screens.bulk import BulkDialog
 from leasetop.tui.screens.export import ExportDialog
 from leasetop.tui.screens.help import HelpScreen
 from leasetop.tui.screens.jobs import JobsScreen
@@ -450,6 +451,10 @@ class LeasetopApp(App[None]):
                 self._terminal.let_go()
 
     async def action_quit(self) -> None:
+        if isinstance(self.screen, BulkDialog) and self.screen.stop():
+            # What was done, and what was not, is to be seen before the screen is gone.
+            self.say("stopping after this job; once more leaves")
+            return
         self.exit()
 
 

@@ -5,6 +5,7 @@ import json
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 from textual import events
 from textual.pilot import Pilot
@@ -12,7 +13,7 @@ from textual.widgets import Input, Static
 
 from leasetop.config import Config, Environment
 from leasetop.errors import Refused
-from leasetop.model import Detail, Evidence, Key, State, View
+from leasetop.model import Detail, Evidence, Key, Outcome, State, View
 from leasetop.profile import shipped
 from leasetop.text import count
 from leasetop.tui.app import LeasetopApp
@@ -21,6 +22,7 @@ from leasetop.tui.screens.jobs import JobsScreen, Tabs
 from leasetop.tui.screens.journal import JournalScreen
 from leasetop.tui.screens.requeue import RequeueDialog
 from leasetop.tui.widgets.detail import DetailPane
+from leasetop.tui.widgets.filterline import FilterLine
 from leasetop.tui.widgets.header import Header
 from leasetop.tui.widgets.jobs import Jobs
 from leasetop.tui.widgets.rows import Rows
@@ -493,3 +495,76 @@ async def test_a_filter_takes_all_that_is_typed_in_one_burst(app: LeasetopApp, s
         assert app.query_one("#filter", Input).value == "owSq"
         assert isinstance(app.screen, JobsScreen)
         assert still.acts == []
+
+
+async def test_an_order_of_a_part_of_the_jobs_says_so(app: LeasetopApp, still: StillQueue) -> None:
+    still.capped = True
+    async with app.run_test(size=(140, 30)) as pilot:
+        await settled(pilot)
+        assert not app.query_one(FilterLine).display
+        await pilot.press("s", "down", "enter")
+        await settled(pilot)
+        line, explained = app.query_one(FilterLine), app.query_one("#explained", Static)
+        assert line.display and not line.query_one(Input).display
+        said_there = str(explained.content)
+        assert f"sorted by id, among the first {count(10_000)} of pending: F looks through all" in said_there
+        await pilot.press("F")
+        await settled(pilot)
+        assert app.poller.everywhere
+        assert "sorted by id, among all" in str(explained.content)
+        await pilot.press("slash", *"pay", "enter")
+        await settled(pilot)
+        assert line.query_one(Input).display
+        await pilot.press("escape")
+
+
+async def test_that_there_is_nothing_is_not_said_of_what_is_not_known(app: LeasetopApp, still: StillQueue) -> None:
+    still.jobs = ()
+    async with app.run_test(size=(100, 30)) as pilot:
+        await settled(pilot)
+        assert app.query_one(Jobs).empty.startswith("The queue is empty")
+        still.error = Refused("a table is missing")
+        await pilot.press("R")
+        await settled(pilot)
+        await pilot.press("4")
+        await settled(pilot)
+        assert app.query_one(Jobs).empty.startswith("Not known now")
+
+
+async def test_ctrl_c_stops_an_act_on_many_and_shows_what_was_done(app: LeasetopApp, still: StillQueue) -> None:
+    going, asked = asyncio.Event(), asyncio.Event()
+    act = still.act
+
+    async def slowly(*words: Any, **more: Any) -> Outcome:
+        asked.set()
+        await going.wait()
+        return await act(*words, **more)
+
+    still.act = slowly  # type: ignore[method-assign]
+    async with app.run_test(size=(100, 30)) as pilot:
+        await settled(pilot)
+        await pilot.press("2", "asterisk", "D")
+        await settled(pilot)
+        await pilot.press(*"twice", "enter")
+        await asked.wait()
+        await pilot.press("ctrl+c")
+        going.set()
+        await finished(pilot, "bulk")
+        assert app.is_running and isinstance(app.screen, BulkDialog)
+        assert len(still.acts) == 1
+        assert "not tried" in str(app.screen.query_one("#verdict", Static).content)
+        await pilot.press("ctrl+c")
+        await pilot.pause()
+        assert not app.is_running
+
+
+async def test_an_export_to_nobodys_home_asks_again(app: LeasetopApp) -> None:
+    async with app.run_test(size=(100, 30)) as pilot:
+        await settled(pilot)
+        await pilot.press("x")
+        await settled(pilot)
+        app.screen.query_one(Input).value = "~no-such-user-here/jobs.csv"
+        await pilot.press("enter")
+        await settled(pilot)
+        assert "no user here" in str(app.screen.query_one("#hint", Static).content)
+        await pilot.press("escape")

@@ -141,6 +141,12 @@ class BulkDialog(ModalScreen[list[Outcome]]):
         line = self.query_one("#set", Rows).selected
         self.query_one("#about", Static).update(Content(line.said if line is not None else ""))
 
+    def stop(self) -> bool:
+        """Stops after the job that it is at; False: it is not at work, or told so already."""
+        stopping = self._doing and not self._stopped
+        self._stopped = self._stopped or stopping
+        return stopping
+
     def action_cancel(self) -> None:
         if self._doing:
             self._stopped = True

@@ -11,6 +11,8 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
+from leasetop import text
+
 
 class ExportDialog(ModalScreen[Path | None]):
     """Returns the file. `what` is said in the title, and is the first part of the name that is proposed."""
@@ -33,7 +35,12 @@ class ExportDialog(ModalScreen[Path | None]):
     @on(Input.Submitted)
     def _decide(self, event: Input.Submitted) -> None:
         given = event.value.strip()
-        self.dismiss(Path(given).expanduser() if given else None)
+        try:
+            self.dismiss(Path(given).expanduser() if given else None)
+        except RuntimeError:
+            self.query_one("#hint", Static).update(
+                f"whose home is that? {text.safe(given.split('/')[0], 40)} is no user here"
+            )
 
     def action_cancel(self) -> None:
         self.dismiss(None)

@@ -12,7 +12,7 @@ from textual.widgets import Footer, Static
 from leasetop import report, text
 from leasetop.errors import LeasetopError
 from leasetop.filter import exactly
-from leasetop.model import Job, Snapshot, View
+from leasetop.model import Job, Snapshot, State, View
 from leasetop.payload import pretty
 from leasetop.tui import acts, plans
 from leasetop.tui.screens.board import Board
@@ -120,13 +120,15 @@ class JobsScreen(Board):
             return
         self.query_one(Tiles).show(snapshot)
         if not self.top.poller.is_answer(snapshot):
-            # Asked for before the tab or the filter was changed: the next one is under way.
+            # Asked for before the tab or the filter was changed: the next one is under way, or cannot be had.
+            if link.error:
+                self.query_one(Jobs).show((), empty=_nothing(snapshot, link))
             return
         self.query_one(FilterLine).show(snapshot)
         table = self.query_one(Jobs)
         table.sort_shown(None if snapshot.sort is None else (snapshot.sort, snapshot.descending))
         table.clock = snapshot.clock
-        table.show(((job.key, job) for job in snapshot.jobs), empty=_nothing(snapshot))
+        table.show(((job.key, job) for job in snapshot.jobs), empty=_nothing(snapshot, link))
         if self.has_class("-detail"):
             self._load_detail()
 
@@ -244,6 +246,8 @@ class JobsScreen(Board):
         if self.query_one(FilterLine).is_short(self.top.snapshot):
             self.top.poller.look_everywhere()
             self.top.say("looking through all jobs: that may take long")
+        else:
+            self.top.say("nothing to look through: all jobs are looked at already")
 
     def action_queues(self) -> None:
         self.top.choose_queue()
@@ -442,11 +446,19 @@ def _swept(done: int, shown: int) -> str:
     return f"{done} of {text.plural(shown, 'expired lease')} swept: the others changed, or are locked or protected"
 
 
-def _nothing(snapshot: Snapshot) -> str:
+def _nothing(snapshot: Snapshot, link: Link) -> str:
+    """Why there is no row. That there is none must not be said of what is not known."""
+    if link.error or link.stale:
+        return "Not known now: what was read is old."
+    unknown = [state for state in snapshot.view.states if state not in snapshot.tallies]
+    if len(unknown) == len(snapshot.view.states):
+        return f"Not known: this queue does not keep what is {' or '.join(unknown)}."
     if snapshot.chosen:
         return "No job matches the filter."
     if snapshot.view is View.STUCK:
         return "Nothing is stuck."
     if snapshot.view is View.ACTIVE:
+        if State.STUCK in unknown:
+            return "Nothing waits or runs; what is stuck is not known."
         return "The queue is empty: nothing waits, runs or is stuck."
     return f"No jobs in {snapshot.view}."

@@ -127,7 +127,7 @@ def history_pieces(detail: Detail, local: bool = False) -> Pieces:
 
 
 def _time(moment: datetime, local: bool) -> str:
-    return moment.astimezone().strftime("%H:%M:%S") if local else f"{moment:%H:%M:%S}Z"
+    return text.instant(moment, local).partition(" ")[2] or text.instant(moment)
 
 
 def event_pieces(event: Event, clock: ServerClock, local: bool = False) -> Pieces:
@@ -135,7 +135,7 @@ def event_pieces(event: Event, clock: ServerClock, local: bool = False) -> Piece
     lasted = "" if event.started_at is None else f" after {text.duration(event.ended_at - event.started_at)}"
     ago = text.duration(max(clock.now() - event.ended_at, timedelta()))
     pieces: Pieces = [
-        (f"#{event.attempt} ", "bold"),
+        ("" if event.attempt is None else f"#{event.attempt} ", "bold"),
         (text.safe(event.event), _LOOKS.get(event.event, "")),
         f"{lasted}  {ago} ago  {_time(event.ended_at, local)}",
     ]

@@ -46,22 +46,26 @@ class FilterLine(Vertical):
 
     def open(self) -> None:
         """For typing."""
-        self.display = True
+        self.display = self.query_one(Input).display = True
         # At once, and not after the next refresh: what is typed meanwhile would be taken for keys of the table.
         self.screen.set_focus(self.query_one(Input))
 
     def put(self, line: str) -> None:
         """Another filter, not typed."""
         self.query_one(Input).value = line
-        self.display = bool(line)
+        self.display = self.query_one(Input).display = bool(line)
 
     def show(self, snapshot: Snapshot | None) -> None:
         """How much was looked at."""
         said = f"the filter stays as it was: {self._error}" if self._error else self._chosen.explained
         found = ""
-        if snapshot is not None and self._chosen and snapshot.chosen == self._chosen:
+        if snapshot is not None and snapshot.chosen == self._chosen:
+            if self._chosen:
+                found = f"  {text.count(len(snapshot.jobs), len(snapshot.jobs) >= snapshot.limit)} found"
+            else:
+                said = f"sorted by {snapshot.sort}"
+                self._show_sorting(snapshot)
             capped = self._capped(snapshot)
-            found = f"  {text.count(len(snapshot.jobs), len(snapshot.jobs) >= snapshot.limit)} found"
             if snapshot.everywhere:
                 found += ", among all"
             elif capped:
@@ -71,9 +75,17 @@ class FilterLine(Vertical):
             layout=False,
         )
 
+    def _show_sorting(self, snapshot: Snapshot) -> None:
+        """Without a filter there is a line only where the order is that of a part of the jobs."""
+        if not self.query_one(Input).has_focus:
+            self.display = self.is_short(snapshot) or (snapshot.sort is not None and snapshot.everywhere)
+            self.query_one(Input).display = not self.display
+
     def is_short(self, snapshot: Snapshot | None) -> bool:
-        """Whether the filter has not looked at all jobs."""
-        return bool(snapshot and self._chosen and self._capped(snapshot) and not snapshot.everywhere)
+        """Whether the filter, or the order, has not looked at all jobs."""
+        if snapshot is None or snapshot.everywhere or not (self._chosen or snapshot.sort):
+            return False
+        return bool(self._capped(snapshot))
 
     def _capped(self, snapshot: Snapshot) -> list[str]:
         return [

@@ -121,7 +121,8 @@ class Rows(ScrollView, Generic[T], can_focus=True):
     def __init__(self, columns: Sequence[Column[T]], *, empty: str = "", id: str | None = None) -> None:
         super().__init__(id=id)
         self._columns = tuple(columns)
-        self._empty = empty
+        self.empty = empty
+        """What is said where there is no row."""
         self._rows: list[_Row[T]] = []
         self._cursor: Hashable | None = None
         self._anchored = False
@@ -160,7 +161,7 @@ class Rows(ScrollView, Generic[T], can_focus=True):
 
     def show(self, values: Iterable[tuple[Hashable, T]], empty: str | None = None) -> None:
         """New data, in order; keys are unique."""
-        was = (self._rows, self._cursor, self._empty)
+        was = (self._rows, self._cursor, self.empty)
         before, top = self._find(self._cursor), round(self.scroll_y)
         screen_line = None if before is None else before - top
         watched = self._rows[top].key if top < len(self._rows) else None
@@ -169,7 +170,7 @@ class Rows(ScrollView, Generic[T], can_focus=True):
         if self._marks:
             self._marks.update((row.key, row.value) for row in self._rows if row.key in self._marks)
         if empty is not None:
-            self._empty = empty
+            self.empty = empty
         if not self._anchored:
             self._cursor = self._rows[0].key if self._rows else None
         elif held is not None and before is not None and self._find(held.key) is None:
@@ -194,7 +195,7 @@ class Rows(ScrollView, Generic[T], can_focus=True):
         empty: str,
     ) -> None:
         """Draws again only the lines that are different now: over ssh every cell that is not sent counts."""
-        moved = (round(self.scroll_y), self._cursor, self._empty) != (top, cursor, empty)
+        moved = (round(self.scroll_y), self._cursor, self.empty) != (top, cursor, empty)
         if moved or not rows or not self._rows:
             self.refresh()
             return
@@ -299,7 +300,7 @@ class Rows(ScrollView, Generic[T], can_focus=True):
             return self._line([(self._title(column), "") for column, _ in self._layout], base + self._look("header"))
         row = y - 1 + round(self.scroll_y)
         if row >= len(self._rows):
-            message = f"  {self._empty}" if not self._rows and y == 2 else ""
+            message = f"  {self.empty}" if not self._rows and y == 2 else ""
             return Strip([Segment(text.fit(message, self.size.width), base + self._look("dim"))])
         shown = self._rows[row]
         style = base
