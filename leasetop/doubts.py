@@ -61,6 +61,96 @@ def _is_there_none(table: Table, columns: Mapping[str, TableColumn], told: Mappi
         )
 
 
+async def look_for_words(
+    database: Database, table: Table, columns: Mapping[str, TableColumn], told: Mapping[str, str]
+) -> None:
+    """Where no column is called a status: one that has the words of a status is one, whatever it is called."""
+    if "status" in columns or told.get("status") == naming.NONE:
+        return
+    ignored = _ignored(told)
+    words = {word for known in naming.STATES.values() for word in known}
+    for column in table.columns:
+        if column.key or column.name in ignored or column.base in _WORDLESS or column.base.endswith("[]"):
+            continue
+        used = [*await tables.values(database, table, column), *await tables.declared(database, table, column)]
+        found = {naming.plain(value) for value in used if value is not None} & words
+        if len(found) > 1:
+            name = text.safe(column.name)
+            raise MappingError(
+                f"{table.quoted}: {name} has the words of a status ({', '.join(sorted(found)[:4])}); tell with --set "
+                f"status={name}, or --set ignore={name} where it says nothing about a job's state"
+            )
+
+
+_WORDLESS = {
+    *("smallint", "integer", "bigint", "numeric", "real", "double precision", "money", "boolean", "uuid", "bytea"),
+    *("json", "jsonb", "xml", "date", "interval", "inet", "timestamp with time zone", "timestamp without time zone"),
+}
+
+
+def _ignored(told: Mapping[str, str]) -> set[str]:
+    return {name.strip() for name in told.get("ignore", "").split(",") if name.strip()}
+
+
+def unread(made: Meaning, told: Mapping[str, str]) -> list[str]:
+    """Columns, here and in tables that are referred to, that may say that a job is over or its worker alive.
+
+    Nobody has told what they mean: an act needs an operator who is sure that they do not matter. Raises MappingError
+    for what is to be ignored and is not there.
+    """
+    ignored, used = _ignored(told), {column.name for column in made.columns.values()}
+    found = [
+        column.name
+        for column in made.table.columns
+        if not (column.name in used or column.key or column.name in made.alive) and _may_matter(column, made)
+    ]
+    workers = made.workers.table if made.workers else None
+    for one in made.table.neighbours:
+        beats = one.type.startswith("timestamp") and naming.is_beat(one.column)
+        judges = "status" not in made.columns and naming.plain(one.column) in naming.NAMES["status"]
+        if one.table != workers and (beats or judges):
+            found.append(f"{one.table.removeprefix('public.')}.{one.column}")
+    there = {*found, *(column.name for column in made.table.columns)}
+    if missing := ignored - there:
+        raise MappingError(f"--set ignore={text.safe(sorted(missing)[0])}: there is no such column")
+    return [name for name in found if name not in ignored]
+
+
+def _may_matter(column: TableColumn, made: Meaning) -> bool:
+    name = column.name.lower()
+    if naming.STATUS_LIKE.search(name) or naming.END_LIKE.search(name):
+        return True
+    if "status" in made.columns:
+        return column.base == "boolean"
+    plain = naming.plain(column.name)
+    said = column.base in ("json", "jsonb", "bytea", "uuid") or plain.endswith("id") or column.is_instant
+    return not said and naming.HARMLESS.fullmatch(plain) is None
+
+
+async def unsure(database: Database, made: Meaning, told: Mapping[str, str]) -> list[str]:
+    """What else an act needs an operator for who is sure of it, as the end of a sentence with "be sure"."""
+    found = []
+    if left := made.unread:
+        listed = ", ".join(map(text.safe, left[:6]))
+        found.append(
+            f"that {listed} {'says' if len(left) == 1 else 'say'} nothing about whether a job is over or its worker "
+            f"alive (settle that with leasetop profile --set ignore={','.join(map(text.safe, left[:6]))})"
+        )
+    lease = made.columns.get("lease_until")
+    if lease is not None and told.keys() & {"lease", "lease_until"} and not naming.is_until(lease.name):
+        found.append(f"that {text.safe(lease.name)} says until when a lease lasts")
+    status = made.columns.get("status")
+    if status is not None and State.PENDING.value in told:
+        known = {
+            *await tables.values(database, made.table, status),
+            *await tables.declared(database, made.table, status),
+        }
+        word = made.states[State.PENDING][0]
+        if word not in known:
+            found.append(f"that workers look for '{text.safe(word)}': no row has it, and nothing declares it")
+    return found
+
+
 def _may_say_that_it_is_over(column: TableColumn) -> bool:
     if column.base in ("boolean", "character(1)", "character", '"char"'):
         return True
@@ -94,6 +184,7 @@ async def demand(database: Database, made: Meaning, told: Mapping[str, str]) -> 
             )
     _demand_states(made, told)
     await _demand_a_zone(database, made, told)
+    await _demand_attempts_that_grow(database, made, told)
     await _look_at_the_owners(database, made, told)
 
 
@@ -144,8 +235,8 @@ def _demand_one_lease(made: Meaning) -> None:
             f"{made.table.quoted}: more than one column may say how long a lease lasts: tell which its workers go by, "
             f"with {', or '.join(ways)}"
         )
-    if until and naming.plain(until[0].name) == "expiresat":
-        # Perhaps it is the job that expires: then live leases would be ended.
+    if until and naming.plain(until[0].name) in ("expiresat", "reserveduntil"):
+        # Perhaps it is the job that expires, or a customer's cart: then live leases would be ended.
         since = made.columns.get("locked_at")
         other = f", or --set 'lease={text.safe(since.name)} + 4 hours'" if since is not None else ""
         raise MappingError(
@@ -164,6 +255,14 @@ def _demand_states(made: Meaning, told: Mapping[str, str]) -> None:
             f"{table}: which value of {name} means {' and which '.join(lacking)}? Tell with "
             + " ".join(f"--set {state}=VALUE" for state in lacking)
         )
+    for state in (State.PENDING, State.PROCESSING):
+        values = made.states[state]
+        edged = all(naming.plain(value) in naming.TWO_EDGED for value in values)
+        if state.value not in told and edged and State.COMPLETED not in made.states:
+            raise MappingError(
+                f"{table}: no value of {name} is known to mean completed: does {' or '.join(map(text.safe, values))} "
+                f"mean {state}, or that the job is done? Tell with --set {state}=VALUE, and --set completed=VALUE"
+            )
     written = [State.PENDING, State.STUCK, State.CANCELLED]
     if {"attempts", "max_attempts"} <= made.columns.keys():
         # A sweep of jobs that have used up their attempts writes it.
@@ -194,6 +293,20 @@ async def _demand_a_zone(database: Database, made: Meaning, told: Mapping[str, s
         f"while it lives; find out in which its workers write, and tell with --set time_zone=UTC, or another"
         + (f" (this server's own is {own})" if own else "")
     )
+
+
+async def _demand_attempts_that_grow(database: Database, made: Meaning, told: Mapping[str, str]) -> None:
+    """Attempts that are left, and not made, count the other way: a sweep would give up those that have all of them."""
+    if not {"attempts", "max_attempts"} <= made.columns.keys() or "attempts" in told:
+        return
+    now, most = made.columns["attempts"], made.columns["max_attempts"]
+    full = f"({made.waiting}) AND j.{most.quoted} > 0 AND j.{now.quoted} >= j.{most.quoted}"
+    if await tables.exists(database, made.table, full):
+        name = text.safe(now.name)
+        raise MappingError(
+            f"{made.table.quoted}: jobs that wait have {name} at {text.safe(most.name)}: does it count the attempts "
+            f"that are left? Then say --set attempts={naming.NONE}; else --set attempts={name}"
+        )
 
 
 async def _look_at_the_owners(database: Database, made: Meaning, told: Mapping[str, str]) -> None:

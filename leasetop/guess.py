@@ -33,6 +33,7 @@ async def guess(database: Database, name: str, told: Mapping[str, str] | None = 
     columns, timeout = _columns(table, told)
     workers, timeout = await _workers(database, table, columns, told, timeout)
     doubts.look_for_a_status(table, columns, told)
+    await doubts.look_for_words(database, table, columns, told)
     states = await _states(database, table, columns.get("status"), told)
     # Whoever told that another column counts from the claim did not mean that it is one of a holder's.
     borrowed = {
@@ -43,6 +44,8 @@ async def guess(database: Database, name: str, told: Mapping[str, str] | None = 
     zone = await _time_zone(database, told)
     made = Meaning(table, columns, states, zone, timeout, workers, frozenset(borrowed))
     await doubts.demand(database, made, told)
+    made.unread = doubts.unread(made, told)
+    made.unsure = await doubts.unsure(database, made, told)
     made.notes += await _notes(database, made)
     return made
 
@@ -273,6 +276,8 @@ async def _notes(database: Database, made: Meaning) -> list[str]:
         notes.append(f"time zone: none is stored in {', '.join(map(text.safe, unzoned))}; read as {made.time_zone}")
     if made.timeout is not None and made.timed_by == "locked_at":
         notes.append(f"no lease: by age only, {made.timeout} after {text.safe(made.columns['locked_at'].name)}")
+    if made.unread:
+        notes.append(f"not understood, and an act needs you to be sure: {', '.join(map(text.safe, made.unread))}")
     if made.kept:
         notes.append(f"cannot be emptied, and stays after a requeue: {', '.join(map(text.safe, made.kept))}")
     if "status" not in made.columns:

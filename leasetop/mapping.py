@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from leasetop import reading
+from leasetop import naming, reading
 from leasetop.model import State
 from leasetop.profile import KeyColumn
 from leasetop.table import Table, TableColumn
@@ -47,6 +47,10 @@ class Meaning:
     """Where the owners' heartbeats are, if not on the jobs."""
     borrowed: frozenset[str] = frozenset()
     """Canonical fields whose columns mean something else, too: they are read, and never emptied."""
+    unread: list[str] = field(default_factory=list)
+    """Columns of which nobody has told what they mean, and that may say that a job is over."""
+    unsure: list[str] = field(default_factory=list)
+    """What an operator has to be sure of before each act."""
     notes: list[str] = field(default_factory=list)
     """What the table lacks, and what is unsure."""
 
@@ -105,12 +109,32 @@ class Meaning:
         """What must hold besides, so that a lease's end proves that its owner is dead; empty where nothing must."""
         if "lease_until" in self.columns:
             # Who was alive after its end does not go by this lease.
-            alive = [name for name in ("locked_at", "heartbeat_at") if self.has_instant(name)]
-            return " AND ".join(f"({self.instant(name)} > {self.lease}) IS NOT TRUE" for name in alive)
-        if self.timed_by == "locked_at" or not self.has_instant("locked_at"):
+            alive = [self.instant(name) for name in ("locked_at", "heartbeat_at") if self.has_instant(name)]
+            return " AND ".join(f"({one} > {self.lease}) IS NOT TRUE" for one in alive + self._later_signs)
+        if self.timed_by == "locked_at":
             return ""
+        signs = [f"({one} > {self.lease}) IS NOT TRUE" for one in self._later_signs]
         # Without a heartbeat the time-out counts from the claim, and that is age.
-        return f"{self._beat} IS NOT NULL"
+        signs += [f"{self._beat} IS NOT NULL"] if self.has_instant("locked_at") else []
+        return " AND ".join(signs)
+
+    @property
+    def alive(self) -> list[str]:
+        """Names of other columns with instants: one later than a lease's end says that somebody was there still."""
+        used = {column.name for column in self.columns.values()}
+        return [
+            column.name
+            for column in self.table.columns
+            if column.is_instant
+            and not (column.name in used or column.key)
+            and not naming.AHEAD.search(naming.plain(column.name))
+            and not naming.END_LIKE.search(column.name.lower())
+            and not naming.STATUS_LIKE.search(column.name.lower())
+        ]
+
+    @property
+    def _later_signs(self) -> list[str]:
+        return [self._zoned(column, "j") for column in self.table.columns if column.name in self.alive]
 
     def _beat_of_the_owner(self, workers: Workers) -> str:
         return f"(SELECT {self._zoned(workers.heartbeat, 'w')} FROM {workers.table} w WHERE {self._same_owner})"
@@ -185,13 +209,27 @@ class Meaning:
     def held(self) -> str:
         """Somebody has it, live or expired, as SQL."""
         if "status" in self.columns:
-            ended = f" AND j.{self.columns['finished_at'].quoted} IS NULL" if self.has_instant("finished_at") else ""
+            ended = f" AND NOT ({self._ended})" if self.has_instant("finished_at") else ""
             return f"{self.is_in(State.PROCESSING)}{ended}"
         return " AND NOT ".join([self._taken, *(f"({ended})" for ended in (self._failed, self._done) if ended)])
 
     @property
+    def _ended(self) -> str:
+        """It has an end, and that is not of an earlier run of the same job, as SQL."""
+        end = self.instant("finished_at")
+        again = f"{self.lease} >= now()" if self._has_lease else "false"
+        if self.has_instant("locked_at"):
+            again += f" OR {end} < {self.instant('locked_at')}"
+        return f"isfinite({end}) IS TRUE AND ({again}) IS NOT TRUE"
+
+    @property
     def _taken(self) -> str:
-        return f"j.{self.columns[self.taken_by or 'owner'].quoted} IS NOT NULL"
+        names = dict.fromkeys([self.taken_by or "owner"])
+        owner = self.columns.get("owner")
+        if owner is not None and not (owner.required or owner.generated):
+            # Who has just taken it has perhaps not beaten yet.
+            names["owner"] = None
+        return "(" + " OR ".join(f"j.{self.columns[name].quoted} IS NOT NULL" for name in names) + ")"
 
     @property
     def taken_by(self) -> str | None:
@@ -213,7 +251,7 @@ class Meaning:
         if "status" in self.columns or not self.has_instant("finished_at"):
             return ""
         failed = f" AND NOT ({self._failed})" if self._failed else ""
-        return f"j.{self.columns['finished_at'].quoted} IS NOT NULL{failed}"
+        return f"{self._ended}{failed}"
 
     @property
     def _failed(self) -> str:
@@ -223,15 +261,21 @@ class Meaning:
             return ""
         # That it has failed before says nothing about a job that somebody holds again.
         failed = f"j.{self.columns['failed_at'].quoted} IS NOT NULL"
-        return f"{failed} AND ({self._taken} AND {self.lease} >= now()) IS NOT TRUE"
+        return f"{failed} AND ({self._taken} AND ({self.lease} >= now() OR {self.lease} IS NULL)) IS NOT TRUE"
 
     @property
     def waiting(self) -> str:
         """Nobody has it yet, as SQL."""
         if "status" in self.columns:
-            return self.is_in(State.PENDING)
+            return self.is_in(State.PENDING) + (f" AND ({self._leased}) IS NOT TRUE" if self._leased else "")
         over = [f"({one})" for one in (self.held, self._failed, self._done) if one]
         return "NOT " + " AND NOT ".join(over)
+
+    @property
+    def _leased(self) -> str:
+        """Somebody has it for now, whatever its status says; empty where only the status can say."""
+        # A heartbeat in the workers' table says that a worker lives, and not that it has this job.
+        return f"{self.lease} >= now()" if self._has_lease and not self.workers else ""
 
     def _predicates(self) -> dict[str, Any]:
         found: dict[str, Any] = {}
@@ -248,6 +292,9 @@ class Meaning:
             live = f"({live} OR ({dead} AND {self.its_owner}))"
             dead = f"{dead} AND NOT {self.its_owner}"
         found["processing"] = f"{self.held} AND {live}"
+        if "status" in self.columns and self._leased:
+            # Some leave the status as it is while a job is leased.
+            found["processing"] = f"({found['processing']}) OR ({self.is_in(State.PENDING)} AND {self._leased})"
         over, proof = f"{self.held} AND {self.lease} < now()", self._proof
         stuck = {"expired": f"{over} AND {proof}" if proof else over}
         if proof:
@@ -268,8 +315,7 @@ class Meaning:
             status = f"j.{self.columns['status'].quoted}"
             found["other"] = f"({status} NOT IN ({known}) OR {status} IS NULL)"
             if self.has_instant("finished_at"):
-                ended = f"{self.is_in(State.PROCESSING)} AND j.{self.columns['finished_at'].quoted} IS NOT NULL"
-                found["other"] += f" OR ({ended})"
+                found["other"] += f" OR ({self.is_in(State.PROCESSING)} AND {self._ended})"
         return found
 
     @property
@@ -318,13 +364,13 @@ class Meaning:
     def _more_acts(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """Those for which the table has a word, or a column."""
         over = f"{self.held} AND {self._over}"
-        if self.has_instant("run_after") and not self.columns["run_after"].generated:
+        if self._writes_run_after:
             now = {self.columns["run_after"].quoted: self.moment("run_after", "clock_timestamp()")}
             yield "run_now", self._guarded("waiting, and not for its time any more", now, [self.waiting])
         if not self._writes_status:
             return
         status, freed = self.columns["status"].quoted, self._freed()
-        if self.has_instant("run_after"):
+        if self._writes_run_after:
             freed.pop(self.columns["run_after"].quoted, None)
         if State.CANCELLED in self.states:
             word = self.states[State.CANCELLED][0]
@@ -348,7 +394,8 @@ class Meaning:
         """Failed and parked: states in which nobody has the job."""
         resting = [self._failed] if self._failed else []
         resting += [self.is_in(State.STUCK)] if State.STUCK in self.states else []
-        if "lease_until" not in self.columns:
+        if not self._has_lease or (self.timed_by == "locked_at" and "lease_until" not in self.columns):
+            # When a job was taken says nothing about it once it is failed.
             return resting
         # Whatever the status says, a lease that is not over yet is somebody's.
         return [f"({one}) AND ({self.lease} >= clock_timestamp()) IS NOT TRUE" for one in resting]
@@ -360,6 +407,7 @@ class Meaning:
         ]
         its_key = " AND ".join(f"{column.sql} = :key_{column.name}::{column.type}" for column in self.key)
         made: dict[str, Any] = {
+            **self._confirmed(),
             "effect": effect,
             "sql": f"UPDATE {self.table.quoted} j\n   SET {_assigned(changes)}\n"
             f" WHERE {its_key}\n   AND {self._fence()} = :fence::text\n"
@@ -373,6 +421,9 @@ class Meaning:
                 f"SELECT 1 FROM {self.workers.table} w WHERE w.{self.workers.key} = ({one}) FOR SHARE NOWAIT",
             ]
         return made
+
+    def _confirmed(self) -> dict[str, Any]:
+        return {"confirm": "; and ".join(self.unsure)} if self.unsure else {}
 
     def _sweep(self) -> dict[str, Any]:
         over = f"{self.held} AND {self.lease} < clock_timestamp()"
@@ -393,7 +444,7 @@ class Meaning:
         locked = f"{name} = ANY (:locked::text[])"
         keys = ", ".join(column.sql for column in self.key)
         picked = f"ORDER BY {keys} LIMIT :batch::integer FOR NO KEY UPDATE SKIP LOCKED"
-        found: dict[str, Any] = {}
+        found: dict[str, Any] = self._confirmed()
         if State.STUCK not in self.states:
             # Else the dialog tells of both policies itself.
             failed = ", failed where the attempts are used up" if self._counted and State.FAILED in self.states else ""
@@ -433,7 +484,8 @@ class Meaning:
             arms.append(f"WHEN :policy::text = 'park' THEN {quote(self.states[State.STUCK][0])}")
         if State.FAILED in self.states and self._counted:
             now, most = self.columns["attempts"].quoted, self.columns["max_attempts"].quoted
-            arms.append(f"WHEN j.{now} >= j.{most} THEN {quote(self.states[State.FAILED][0])}")
+            # None, or less, are most likely as many as it takes.
+            arms.append(f"WHEN j.{most} > 0 AND j.{now} >= j.{most} THEN {quote(self.states[State.FAILED][0])}")
         waiting = quote(self.states[State.PENDING][0])
         after = f"CASE {' '.join(arms)} ELSE {waiting} END" if arms else waiting
         return f"({after})::{self.columns['status'].type}"
@@ -446,9 +498,20 @@ class Meaning:
                 changes[column.quoted] = "NULL"
             elif column.has_default:
                 changes[column.quoted] = "DEFAULT"
-        if self.has_instant("run_after") and not self.columns["run_after"].generated:
+        if self._writes_run_after:
             changes[self.columns["run_after"].quoted] = self.moment("run_after", "clock_timestamp()")
+        for column in self.table.columns:
+            if naming.plain(column.name) in ("lockversion", "rowversion") and column.base in ("integer", "bigint"):
+                # An optimistic lock: whoever read the row before finds that it was written.
+                changes[column.quoted] = f"j.{column.quoted} + 1"
         return changes
+
+    @property
+    def _writes_run_after(self) -> bool:
+        # In a key, as of a partition, it names the job.
+        return self.has_instant("run_after") and not (
+            self.columns["run_after"].generated or self.columns["run_after"].key
+        )
 
     def _of_a_holder(self) -> Iterator[TableColumn]:
         for name in ("owner", "lease_until", "locked_at", "heartbeat_at", "failed_at", "finished_at"):

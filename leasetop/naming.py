@@ -58,7 +58,9 @@ STATES: Mapping[State, tuple[str, ...]] = {
 }
 # leasetop's own words: a table whose words are all among them speaks its language.
 OURS = frozenset({"Pending", "Processing", "Stuck", "Completed", "Failed", "Cancelled"})
-SETTABLE = {*NAMES, "lease", "workers", "time_zone", *(state.value for state in STATES)}
+# Of these words some people mean another state: "active" is done where something was to be activated.
+TWO_EDGED = frozenset({"active", "claimed", "locked", "picked", "started", "ready", "open", "created"})
+SETTABLE = {*NAMES, "lease", "workers", "time_zone", "ignore", *(state.value for state in STATES)}
 INSTANTS = ("lease_until", "locked_at", "heartbeat_at", "failed_at", "created_at", "run_after", "finished_at")
 NONE = "none"
 """Told of a field: the table has none."""
@@ -66,9 +68,19 @@ _LEASE_LIKE = re.compile(r"(lease|lock|claim|reserv|visib|held|hold|taken).*(unt
 _BEAT_LIKE = re.compile(r"heartbeat|lastbeat|lastseen|alive|ping|renewed")
 STATUS_LIKE = re.compile(r"^st$|stat(e|us)|done|complet|finish|cancel|success|succeed|result|outcome|progress|flag")
 END_LIKE = re.compile(
-    r"ack|settle|charg|captur|process|paid|sent|deliver|archiv|delet|resolv|receipt|handled|closed|confirm|ended"
+    r"delet|cancel|paus|abandon|supersed|void|refund|ack|settle|charg|captur|process|paid|sent|deliver|archiv|delet|resolv|receipt|handled|closed|confirm|ended"
 )
-"""Where there is no status, a column that is called so may say that a job is over."""
+"""A column that is called so may say that a job is over, or not to be run."""
+HARMLESS = re.compile(
+    r"payload|body|data|args|arguments|params|parameters|input|message|content|request|metadata|meta|context|headers|"
+    r"options|config|tags|labels|priority|prio|weight|position|rank|order|orderno|ordernumber|queue|queuename|topic|"
+    r"channel|class|classname|jobclass|method|function|name|title|description|comment|note|notes|email|url|uri|path|"
+    r"filename|customer|user|username|tenant|account|createdby|submittedby|insertedby|currency|lockversion|rowversion|"
+    r"version|cron|schedule|timezone|locale|language|attemptsleft|timeout|timeouts|ttl|backoff|uniquekey|hash|checksum"
+)
+"""What says nothing about how far a job is, by its plain name."""
+AHEAD = re.compile(r"next|due|deadline|schedul|retry|expire|valid|notbefore|runat|visible")
+"""An instant that is called so lies ahead by its nature, and is no sign of life."""
 
 
 def plain(name: str) -> str:

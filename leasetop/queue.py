@@ -6,7 +6,7 @@ they changed, and where that is none read the row again and say what is differen
 
 import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -25,13 +25,28 @@ from leasetop.model import (
     Policy,
     State,
     Swept,
-    written,
 )
 from leasetop.profile import Action
 from leasetop.reads import JOURNAL, PAGE, SERVER, Reads
 
 _FORCED = 5
 """How often a forced requeue is tried against heartbeats that come in between."""
+
+
+_MOST_AT_ONCE = 100_000
+_OF_ONE_ROW = (psycopg.IntegrityError, psycopg.errors.RaiseException)
+"""Errors that are about one row: a constraint, a partition that is not there, a trigger."""
+_WAITING = frozenset({State.PENDING, State.SCHEDULED})
+_AFTER: Mapping[str, Collection[State | None]] = {
+    "requeue": _WAITING,
+    "release": _WAITING,
+    "run_now": _WAITING,
+    "park": {State.STUCK},
+    # Some queues delete what is not to be run, or have one word for it and for what failed.
+    "discard": {State.CANCELLED, State.FAILED, State.COMPLETED, None},
+    "undo_requeue": {State.STUCK, State.FAILED},
+}
+"""Act -> the states that a job may be in after it; None: it may be gone."""
 
 
 class Queue(Reads):
@@ -53,11 +68,8 @@ class Queue(Reads):
                 server = (await self._fetch(connection, SERVER, {}))[0]
                 found = await self._fetch(connection, self._one, self._key(seen.key) | {"limit": 1})
                 current = self._job(found[0]) if found else None
-                if changed and current is not None and current.state in (State.PROCESSING, State.STUCK):
-                    raise Refused(
-                        f"the requeue was written, but the job is {current.reason or current.state} still: a "
-                        "trigger of the table undid it; nothing was changed"
-                    )
+                if changed:
+                    _must_be("requeue", current)
                 outcome = self._requeued(seen, changed, current, server["now"])
                 left = await self._trace(connection, "requeue", action, actor, reason, [(outcome, journal.seen(seen))])
             if changed or current is None or not refusals.only_renewed(seen, current):
@@ -81,6 +93,7 @@ class Queue(Reads):
             found = await self._fetch(connection, self._one, self._key(seen.key) | {"limit": 1})
             current = self._job(found[0]) if found else None
             if changed:
+                _must_be(name, current)
                 outcome = Outcome(seen.key, True, f"job {text.safe(seen.id)}: {journal.PAST[name]}", current)
             else:
                 words = refusals.act(journal.PAST[name], seen, current, ServerClock(server["now"], time.monotonic()))
@@ -147,7 +160,7 @@ class Queue(Reads):
         """
         action, backoff = self._action("sweep"), backoff or Backoff()
         swept: list[Swept] = []
-        ended: set[tuple[Key, int | None]] = set()
+        ended: dict[tuple[Key, int | None], Swept] = {}
         if not _traces(action):
             # An act that would leave no trace is not begun.
             _must_be_writable()
@@ -155,43 +168,79 @@ class Queue(Reads):
             raise Refused(f"{self.profile.title} has no state for parked jobs: it cannot be swept with the policy park")
         # What was seen is cut to batches here; without it the LIMIT of the statement does it.
         rest = None if seen is None else list(seen)
+        refused: list[str] = []
+        given = {
+            "policy": policy.value,
+            "actor": actor,
+            "batch": PAGE,
+            "backoff": backoff.base,
+            "backoff_cap": backoff.cap,
+        }
         while True:
             batch = None if rest is None else rest[:PAGE]
-            given = {
-                "policy": policy.value,
-                "actor": actor,
-                "batch": PAGE,
-                "ids": None if batch is None else [job.id for job in batch],
-                "attempts": None if batch is None else [job.attempts for job in batch],
-                "fences": None if batch is None else [job.fence for job in batch],
-                "backoff": backoff.base,
-                "backoff_cap": backoff.cap,
-            }
-            async with self.database.acting() as connection:
-                rows = await self._carry_out(connection, action, given)
-                done = [
-                    Swept(_swept_key(row), row["status"], row["attempts"], row["max_attempts"], row["owner"])
-                    for row in rows
-                ]
-                # At home a job may be claimed meanwhile, and lose that lease as well; that is another attempt.
-                tokens = {(one.key, one.attempts if self.profile.is_home else None): one for one in done}
-                twice = next((one for token, one in tokens.items() if token in ended), None)
-                if twice is not None:
-                    # Left alone, it would go on for ever: a trigger, or a default, makes the job expired again.
-                    raise Refused(
-                        f"job {text.safe(written(twice.key))} was swept and is expired again at once; "
-                        f"the sweep stops after {text.plural(len(swept), 'job')}: see its triggers and defaults"
-                    )
-                left = await self._trace(connection, "sweep", action, actor, None, list(map(_came, done)))
-            trouble = _to_file(left)
-            if trouble:
-                raise Refused(f"{text.plural(len(done), 'job')} swept{trouble}; the sweep stops here")
+            try:
+                done = await self._sweep_once(action, given, batch, ended)
+            except Refused as error:
+                if not isinstance(error.__cause__, _OF_ONE_ROW):
+                    raise
+                # One job that a constraint or a trigger holds back is not to keep the others: one by one.
+                if rest is None or batch is None:
+                    rest = list(await self.expired(_MOST_AT_ONCE))
+                    batch = rest[:PAGE]
+                done = await self._sweep_singly(action, given, batch, ended, refused)
             swept += done
-            ended |= tokens.keys()
             if rest is not None:
                 rest = rest[PAGE:]
-            if not rest and (rest is not None or len(rows) < PAGE):
-                return tuple(swept)
+            if not rest and (rest is not None or len(done) < PAGE):
+                break
+        if refused:
+            more = f"; and {len(refused) - 5} more" if len(refused) > 5 else ""
+            raise Refused(f"{text.plural(len(swept), 'job')} swept; {len(refused)} not: {'; '.join(refused[:5])}{more}")
+        return tuple(swept)
+
+    async def _sweep_once(
+        self,
+        action: Action,
+        given: Mapping[str, object],
+        seen: Sequence[Job] | None,
+        ended: dict[tuple[Key, int | None], Swept],
+    ) -> list[Swept]:
+        """One batch, in one transaction: of the jobs that were seen, or of whichever are expired; added to `ended`."""
+        chosen: dict[str, object] = {
+            "ids": None if seen is None else [job.id for job in seen],
+            "attempts": None if seen is None else [job.attempts for job in seen],
+            "fences": None if seen is None else [job.fence for job in seen],
+        }
+        async with self.database.acting() as connection:
+            rows = await self._carry_out(connection, action, {**given, **chosen})
+            done = [
+                Swept(_swept_key(row), row["status"], row["attempts"], row["max_attempts"], row["owner"])
+                for row in rows
+            ]
+            left = await self._trace(connection, "sweep", action, str(given["actor"]), None, list(map(_came, done)))
+        if trouble := _to_file(left):
+            raise Refused(f"{text.plural(len(done), 'job')} swept{trouble}; the sweep stops here")
+        ended |= tokens
+        return done
+
+    async def _sweep_singly(
+        self,
+        action: Action,
+        given: Mapping[str, object],
+        jobs: Sequence[Job],
+        ended: dict[tuple[Key, int | None], Swept],
+        refused: list[str],
+    ) -> list[Swept]:
+        """Each job in a transaction of its own; what was refused is added to `refused`, in words."""
+        done: list[Swept] = []
+        for job in jobs:
+            try:
+                done += await self._sweep_once(action, given, [job], ended)
+            except Refused as error:
+                if not isinstance(error.__cause__, _OF_ONE_ROW):
+                    raise
+                refused.append(f"job {text.safe(job.id)}: {error}")
+        return done
 
     async def enqueue(self, payments: Iterable[Mapping[str, Any]]) -> list[int | None]:
         """Enqueues payments (the parameters of sql/enqueue.sql); None where the idempotency key is taken."""
@@ -242,8 +291,19 @@ class Queue(Reads):
         return action
 
 
-def _swept_key(row: Row) -> Key:
-    return tuple(row["key"]) if "key" in row else (str(row["id"]),)
+def _must_be(act: str, current: Job | None) -> None:
+    """Raises Refused, so that all is rolled back, where a job is not what the act was to make of it."""
+    if (None if current is None else current.state) not in _AFTER[act]:
+        found = "gone" if current is None else current.reason or current.state
+        raise Refused(
+            f"the act was written, but the job is {found} then, not {journal.PAST[act]}: a trigger of the table did "
+            "something else; all of it was rolled back"
+        )
+
+
+def _swept(row: Row) -> Swept:
+    key = tuple(row["key"]) if "key" in row else (str(row["id"]),)
+    return Swept(key, row["status"], row["attempts"], row["max_attempts"], row["owner"])
 
 
 def _came(swept: Swept) -> tuple[Outcome, Mapping[str, object]]:

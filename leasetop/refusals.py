@@ -29,6 +29,8 @@ def requeue(seen: Job, current: Job | None, clock: ServerClock, needs: str | Non
         return f"{name}: it is Pending already"
     if current.state is State.OTHER:
         status = "NULL" if current.status is None else f"'{text.safe(current.status)}'"
+        if current.finished_at is not None:
+            return f"{name}: its status is {status}, and it has an end: other than the known states, not requeued"
         return f"{name}: its status {status} is other than the known ones: not requeued"
     if current.state is State.CANCELLED:
         return f"{name}: it is Cancelled: not requeued"

@@ -67,6 +67,17 @@ _REFERENCES = b"""
 """
 
 
+_NEIGHBOURS = b"""
+    SELECT DISTINCT format('%%I.%%I', n.nspname, c.relname) AS table, a.attname AS column,
+           format_type(a.atttypid, NULL) AS type
+      FROM pg_constraint f
+      JOIN pg_class c ON c.oid = CASE WHEN f.conrelid = %(oid)s THEN f.confrelid ELSE f.conrelid END
+      JOIN pg_namespace n ON n.oid = c.relnamespace
+      JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+     WHERE f.contype = 'f' AND (f.conrelid = %(oid)s OR f.confrelid = %(oid)s) AND c.oid <> %(oid)s
+     ORDER BY 1, 2
+     LIMIT 1000
+"""
 _LABELS = b"SELECT enumlabel FROM pg_enum WHERE enumtypid = to_regtype(%(type)s) ORDER BY enumsortorder"
 _RULES = b"""
     SELECT pg_get_expr(d.adbin, d.adrelid)
@@ -94,6 +105,16 @@ class Reference:
 
 
 @dataclass(frozen=True, slots=True)
+class Neighbour:
+    """A column of a table that this one refers to by a foreign key, or that refers to it."""
+
+    table: str
+    """schema.name, quoted by the server."""
+    column: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
 class TableColumn:
     """One column."""
 
@@ -112,7 +133,7 @@ class TableColumn:
 
     @property
     def is_instant(self) -> bool:
-        return self.base.startswith("timestamp")
+        return self.base.startswith("timestamp") and not self.base.endswith("[]")
 
     @property
     def has_zone(self) -> bool:
@@ -129,6 +150,7 @@ class Table:
     indexes: tuple[str, ...]
     """Their definitions."""
     references: tuple[Reference, ...] = ()
+    neighbours: tuple[Neighbour, ...] = ()
     has_children: bool = False
     """Whether other tables inherit from it (partitions do not count)."""
 
@@ -159,7 +181,9 @@ async def look(database: Database, name: str) -> Table:
         indexes = tuple(row["definition"] for row in await cursor.fetchall())
         await cursor.execute(_REFERENCES, {"oid": found["oid"]})
         references = tuple(Reference(**row) for row in await cursor.fetchall())
-    return Table(found["quoted"], columns, indexes, references, found["has_children"])
+        await cursor.execute(_NEIGHBOURS, {"oid": found["oid"]})
+        neighbours = tuple(Neighbour(**row) for row in await cursor.fetchall())
+    return Table(found["quoted"], columns, indexes, references, neighbours, found["has_children"])
 
 
 async def values(database: Database, table: Table, column: TableColumn) -> Mapping[str | None, int]:

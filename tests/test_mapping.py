@@ -193,7 +193,7 @@ async def test_a_table_that_is_not_there_is_said(database: Database, name: str) 
     ("status", "waiting"),
     [
         ("text DEFAULT 'queued'", "queued"),
-        ("text CHECK (status IN ('READY', 'running', 'it''s odd'))", "READY"),
+        ("text CHECK (status IN ('QUEUED', 'running', 'it''s odd'))", "QUEUED"),
         ("varchar(20) CHECK (status::text = ANY (ARRAY['new', 'running']))", "new"),
     ],
 )

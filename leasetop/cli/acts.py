@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from leasetop.cli.opening import is_terminal, run, with_queue
+from leasetop.cli.opening import is_terminal, run, say_notes, with_queue
 from leasetop.cli.options import Target, json_option, operators_policy_option, settle, sure_option, target_options
 from leasetop.errors import LeasetopError, ReadOnly, Refused
 
@@ -35,6 +35,7 @@ def sweep(target: Target, policy: str | None, dry_run: bool, sure: bool, as_json
 
         stuck, clock = await queue.list_jobs(State.STUCK, 100_000)
         expired = [job for job in stuck if job.reason == "expired"]
+        say_notes(queue)
         if as_json:
             for job in expired:
                 click.echo(json.dumps(report.job_json(job, clock.at)))

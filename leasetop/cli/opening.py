@@ -35,6 +35,15 @@ def must_write() -> None:
         raise click.UsageError("this command writes: it cannot be --read-only")
 
 
+def say_notes(queue: "Queue") -> None:
+    """What a table of somebody's own lacks, and what is unsure, on standard error."""
+    from leasetop import text
+
+    if queue.profile.label == "own":
+        for note in queue.profile.notes:
+            click.echo(f"note: {text.safe(note)}", err=True)
+
+
 async def with_queue(target: Target, use: "Callable[[Queue], Coroutine[Any, Any, T]]") -> T:
     async with opened(settle(target.place)) as database:
         return await use(await find_queue(database, target))

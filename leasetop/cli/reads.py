@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from leasetop.cli.opening import opened, run, with_queue
+from leasetop.cli.opening import opened, run, say_notes, with_queue
 from leasetop.cli.options import Place, Target, json_option, place_options, settle, target_options
 from leasetop.errors import LeasetopError
 
@@ -78,6 +78,7 @@ def status(target: Target, as_json: bool) -> None:
 
     async def ask(queue: "Queue") -> None:
         snapshot = await queue.snapshot(limit=1, owners=10_000)
+        say_notes(queue)
         click.echo(json.dumps(report.status_json(snapshot)) if as_json else report.status_text(snapshot))
 
     run(with_queue(target, ask))
@@ -99,6 +100,7 @@ def list_(target: Target, state: str | None, limit: int, as_json: bool) -> None:
 
     async def ask(queue: "Queue") -> None:
         jobs, clock = await queue.list_jobs(chosen, limit)
+        say_notes(queue)
         if as_json:
             for job in jobs:
                 click.echo(json.dumps(report.job_json(job, clock.at)))
