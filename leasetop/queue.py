@@ -213,10 +213,15 @@ class Queue(Reads):
         }
         async with self.database.acting() as connection:
             rows = await self._carry_out(connection, action, {**given, **chosen})
-            done = [
-                Swept(_swept_key(row), row["status"], row["attempts"], row["max_attempts"], row["owner"])
-                for row in rows
-            ]
+            done = list(map(_swept, rows))
+            # At home a job may be claimed meanwhile, and lose that lease as well; that is another attempt.
+            tokens = {(one.key, one.attempts if self.profile.is_home else None): one for one in done}
+            if twice := next((one for token, one in tokens.items() if token in ended), None):
+                # Left alone, it would go on for ever: a trigger, or a default, makes the job expired again.
+                raise Refused(
+                    f"job {text.safe(written(twice.key))} was swept and is expired again at once; "
+                    f"the sweep stops after {text.plural(len(ended), 'job')}: see its triggers and defaults"
+                )
             left = await self._trace(connection, "sweep", action, str(given["actor"]), None, list(map(_came, done)))
         if trouble := _to_file(left):
             raise Refused(f"{text.plural(len(done), 'job')} swept{trouble}; the sweep stops here")
