@@ -102,7 +102,7 @@ def unread(made: Meaning, told: Mapping[str, str]) -> list[str]:
     found = [
         column.name
         for column in made.table.columns
-        if not (column.name in used or column.key or column.name in made.alive) and _may_matter(column, made)
+        if not (column.name in used or column.key) and _may_matter(column, made)
     ]
     workers = made.workers.table if made.workers else None
     for one in made.table.neighbours:

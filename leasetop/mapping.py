@@ -128,8 +128,6 @@ class Meaning:
             if column.is_instant
             and not (column.name in used or column.key)
             and not naming.AHEAD.search(naming.plain(column.name))
-            and not naming.END_LIKE.search(column.name.lower())
-            and not naming.STATUS_LIKE.search(column.name.lower())
         ]
 
     @property

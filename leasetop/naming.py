@@ -68,7 +68,7 @@ _LEASE_LIKE = re.compile(r"(lease|lock|claim|reserv|visib|held|hold|taken).*(unt
 _BEAT_LIKE = re.compile(r"heartbeat|lastbeat|lastseen|alive|ping|renewed")
 STATUS_LIKE = re.compile(r"^st$|stat(e|us)|done|complet|finish|cancel|success|succeed|result|outcome|progress|flag")
 END_LIKE = re.compile(
-    r"delet|cancel|paus|abandon|supersed|void|refund|ack|settle|charg|captur|process|paid|sent|deliver|archiv|delet|resolv|receipt|handled|closed|confirm|ended"
+    r"delet|cancel|paus|abandon|supersed|void|refund|ack|settle|charg|captur|process|paid|sent|deliver|archiv|delet|resolv|receipt|handled|closed|confirm|(?<!ext)ended"
 )
 """A column that is called so may say that a job is over, or not to be run."""
 HARMLESS = re.compile(

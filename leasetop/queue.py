@@ -25,6 +25,7 @@ from leasetop.model import (
     Policy,
     State,
     Swept,
+    written,
 )
 from leasetop.profile import Action
 from leasetop.reads import JOURNAL, PAGE, SERVER, Reads

@@ -772,3 +772,281 @@ async def test_the_plain_table_opens_by_name(database: Database, hand: psycopg.C
     run(hand, f"CREATE TABLE jobs ({JOBS})", HELD, "INSERT INTO jobs VALUES (2)")
     queue = await finding.find(database, table="jobs")
     assert (await queue.snapshot()).tallies[State.STUCK].count == 1
+
+
+# What is not understood.
+
+
+async def asked(database: Database, saying: str, **told: str) -> None:
+    with pytest.raises(MappingError, match=saying):
+        await understood(database, **told)
+
+
+async def unproven(queue: Queue, act: str, given: str = "1") -> str:
+    return queue.profile.unproven(act, await the_job(queue, given)) or ""
+
+
+async def test_a_waiting_row_that_is_leased_is_somebodys(database: Database, hand: psycopg.Connection) -> None:
+    """Some queues leave the status at queued while a worker has the job."""
+    run(
+        hand,
+        "CREATE TABLE jobs (id bigserial PRIMARY KEY, status text NOT NULL, locked_until timestamptz)",
+        "INSERT INTO jobs (status, locked_until) VALUES ('queued', now() + interval '1h'), ('queued', NULL), "
+        "('queued', now() - interval '1h'), ('done', NULL), ('cancelled', NULL)",
+    )
+    queue = await understood(database)
+    assert [(await the_job(queue, one)).state for one in "123"] == [State.PROCESSING, State.PENDING, State.PENDING]
+    for name in ("discard", "requeue"):
+        seen = await the_job(queue)
+        outcome = await (queue.requeue(seen, "ops", "x") if name == "requeue" else queue.act(name, seen, "ops", "x"))
+        assert not outcome.done
+        assert "holds its lease" in outcome.words
+    assert (await queue.act("discard", await the_job(queue, "2"), "ops", "x")).done
+
+
+@pytest.mark.parametrize(
+    ("column", "values"),
+    [
+        ("phase text NOT NULL", ["Succeeded", "Running", "Pending"]),
+        ("statut varchar NOT NULL", ["done", "running", "pending"]),
+        ("lifecycle js NOT NULL", ["done", "running", "pending"]),
+    ],
+)
+async def test_a_status_by_another_name_is_found_by_its_words(
+    database: Database, hand: psycopg.Connection, column: str, values: list[str]
+) -> None:
+    run(
+        hand,
+        "CREATE TYPE js AS ENUM ('pending', 'running', 'done', 'failed')",
+        f"CREATE TABLE jobs (id serial PRIMARY KEY, {column}, worker text, lease_until timestamptz)",
+        *(f"INSERT INTO jobs ({column.split()[0]}) VALUES ('{value}')" for value in values),
+        "UPDATE jobs SET worker = 'w', lease_until = now() - interval '1h' WHERE id < 3",
+    )
+    name = column.split()[0]
+    await asked(database, f"{name} has the words of a status")
+    queue = await understood(database, status=name)
+    assert (await the_job(queue)).state is State.COMPLETED
+    assert (await understood(database, ignore=name)).profile.actions["sweep"].confirm is None
+
+
+@pytest.mark.parametrize(
+    "column", ["output text", "took_ms int", "exit_code int", "tx_hash text", "lifecycle smallint"]
+)
+async def test_without_a_status_what_may_be_a_result_needs_an_operator_who_is_sure(
+    database: Database, hand: psycopg.Connection, column: str
+) -> None:
+    name = column.split()[0]
+    run(
+        hand,
+        f"CREATE TABLE jobs (id int PRIMARY KEY, locked_by text, locked_until timestamptz, payload jsonb, {column})",
+        "INSERT INTO jobs VALUES (1, 'w', now() - interval '1d')",
+    )
+    queue = await understood(database)
+    assert f"that {name} says nothing about whether a job is over" in await unproven(queue, "sweep")
+    assert name in await unproven(queue, "requeue")
+    assert any(f"not understood, and an act needs you to be sure: {name}" in note for note in queue.profile.notes)
+    assert not await unproven(await understood(database, ignore=name), "sweep")
+    await asked(database, "there is no such column", ignore="elsewhere")
+
+
+@pytest.mark.parametrize("column", ["paid boolean", "settle_status text", "deleted_at timestamptz", "paused boolean"])
+async def test_beside_a_status_other_ends_need_an_operator_who_is_sure(
+    database: Database, hand: psycopg.Connection, column: str
+) -> None:
+    run(hand, f"CREATE TABLE jobs ({JOBS}, {column})", HELD, "INSERT INTO jobs (id, status) VALUES (2, 'done')")
+    assert column.split()[0] in await unproven(await understood(database), "sweep")
+
+
+async def test_what_a_status_beside_it_does_not_say_needs_nobody_to_be_sure(
+    database: Database, hand: psycopg.Connection
+) -> None:
+    run(hand, f"CREATE TABLE jobs ({JOBS}, customer text, total numeric, notes text, updated_by text)", HELD)
+    assert not await unproven(await understood(database), "sweep")
+
+
+@pytest.mark.parametrize(("waiting", "running"), [("pending", "active"), ("ready", "processing"), ("new", "claimed")])
+async def test_words_with_two_edges_are_asked_about_where_no_job_is_known_to_be_done(
+    database: Database, hand: psycopg.Connection, waiting: str, running: str
+) -> None:
+    run(
+        hand,
+        f"CREATE TABLE jobs ({JOBS.replace('pending', waiting)})",
+        f"INSERT INTO jobs VALUES (1, '{running}', 'w', now() - interval '1h')",
+    )
+    await asked(database, "no value of status is known to mean completed")
+    told = {"pending": waiting, "processing": running, "completed": "done"}
+    assert (await the_job(await understood(database, **told))).state is State.STUCK
+    run(hand, "INSERT INTO jobs VALUES (3, 'done', NULL, NULL)")
+    assert (await the_job(await understood(database))).state is State.STUCK
+
+
+@pytest.mark.parametrize("column", ["extended_until", "last_activity_at", "updated_at", "last_progress_at"])
+async def test_an_instant_after_the_leases_end_is_a_sign_of_life(
+    database: Database, hand: psycopg.Connection, column: str
+) -> None:
+    run(hand, f"CREATE TABLE jobs ({JOBS}, {column} timestamptz)", HELD)
+    queue = await understood(database)
+    assert (await the_job(queue)).reason is Reason.EXPIRED
+    run(hand, f"UPDATE jobs SET {column} = now()")
+    assert (await the_job(queue)).reason is Reason.AGE
+    assert await queue.sweep(Policy.REQUEUE, "ops") == ()
+    assert await unproven(queue, "requeue")
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "CREATE TABLE sessions (host text, pid int, last_seen timestamptz, PRIMARY KEY (host, pid)); "
+        "ALTER TABLE jobs ADD host text, ADD pid int, ADD FOREIGN KEY (host, pid) REFERENCES sessions",
+        "CREATE TABLE sessions (job_id int REFERENCES jobs, last_heartbeat timestamptz)",
+    ],
+)
+async def test_a_heartbeat_behind_another_foreign_key_is_not_overlooked(
+    database: Database, hand: psycopg.Connection, made: str
+) -> None:
+    run(hand, f"CREATE TABLE jobs ({JOBS})", made, HELD)
+    queue = await understood(database)
+    assert "sessions.last_" in await unproven(queue, "sweep")
+    name = "sessions.last_seen" if "last_seen" in made else "sessions.last_heartbeat"
+    assert not await unproven(await understood(database, ignore=name), "sweep")
+
+
+async def test_a_retry_that_has_just_been_claimed_is_not_failed(database: Database, hand: psycopg.Connection) -> None:
+    run(
+        hand,
+        "CREATE TABLE jobs (id int PRIMARY KEY, locked_by text, heartbeat_at timestamptz, failed_at timestamptz)",
+        "INSERT INTO jobs VALUES (1, 'w', NULL, now() - interval '1h'), (2, NULL, NULL, now() - interval '1h')",
+    )
+    queue = await understood(database, lease="heartbeat_at + 90 seconds")
+    job = await the_job(queue)
+    assert (job.state, job.reason) == (State.STUCK, Reason.NO_LEASE)
+    assert await unproven(queue, "requeue")
+    assert (await the_job(queue, "2")).state is State.FAILED
+
+
+async def test_a_failed_job_that_beats_is_somebodys(database: Database, hand: psycopg.Connection) -> None:
+    run(
+        hand,
+        "CREATE TABLE jobs (id int PRIMARY KEY, status text, worker text, heartbeat_at timestamptz)",
+        "INSERT INTO jobs VALUES (1, 'failed', 'w', now())",
+        "INSERT INTO jobs (id, status) VALUES (2, 'pending'), (3, 'running'), (4, 'done')",
+    )
+    queue = await understood(database, lease="heartbeat_at + 90 seconds")
+    outcome = await queue.requeue(await the_job(queue), "ops", "x")
+    assert not outcome.done
+    assert "lease lasts" in outcome.words
+
+
+@pytest.mark.parametrize(
+    ("trigger", "act"),
+    [
+        ("IF NEW.status = 'pending' THEN NEW.status = 'done'; END IF; RETURN NEW;", "requeue"),
+        ("IF NEW.status = 'cancelled' THEN NEW.status = OLD.status; END IF; RETURN NEW;", "discard"),
+        ("IF NEW.status = 'pending' THEN NEW.status = 'awaiting_approval'; END IF; RETURN NEW;", "requeue"),
+    ],
+)
+async def test_an_act_that_a_trigger_turns_into_something_else_is_rolled_back(
+    database: Database, hand: psycopg.Connection, trigger: str, act: str
+) -> None:
+    run(
+        hand,
+        f"CREATE TABLE jobs ({JOBS})",
+        HELD,
+        "INSERT INTO jobs (id, status) VALUES (2, 'pending'), (3, 'done'), (4, 'cancelled')",
+        f"CREATE FUNCTION turn() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN {trigger} END$$",
+        "CREATE TRIGGER turn BEFORE UPDATE ON jobs FOR EACH ROW EXECUTE FUNCTION turn()",
+    )
+    queue = await understood(database)
+    seen = await the_job(queue, "1" if act == "requeue" else "2")
+    with pytest.raises(Refused, match="a trigger of the table did something else"):
+        await (queue.requeue(seen, "ops", "x") if act == "requeue" else queue.act(act, seen, "ops", "x"))
+    assert (await the_job(queue, seen.id)).fence == seen.fence
+
+
+async def test_a_word_that_nobody_uses_needs_an_operator_who_is_sure(
+    database: Database, hand: psycopg.Connection
+) -> None:
+    run(hand, "CREATE TABLE jobs (id int PRIMARY KEY, status text, owner text, lease_until timestamptz)", HELD)
+    assert "that workers look for 'pendng'" in await unproven(await understood(database, pending="pendng"), "requeue")
+
+
+async def test_a_column_that_hardly_says_until_when_needs_an_operator_who_is_sure(
+    database: Database, hand: psycopg.Connection
+) -> None:
+    run(hand, "CREATE TABLE jobs (id int PRIMARY KEY, status text, worker text, touched_at timestamptz)")
+    run(hand, "INSERT INTO jobs VALUES (1, 'running', 'w', now())")
+    run(hand, "INSERT INTO jobs (id, status) VALUES (2, 'pending'), (3, 'done')")
+    queue = await understood(database, lease="touched_at")
+    assert "that touched_at says until when" in await unproven(queue, "sweep")
+
+
+async def test_an_end_of_an_earlier_run_does_not_end_this_one(database: Database, hand: psycopg.Connection) -> None:
+    run(
+        hand,
+        f"CREATE TABLE jobs ({JOBS}, locked_at timestamptz, finished_at timestamptz)",
+        """INSERT INTO jobs VALUES
+           (1, 'running', 'w', now() + interval '1 m', NULL, now() - interval '1 d'),
+           (2, 'running', 'w', now() - interval '1 m', now() - interval '5 m', now() - interval '1 d'),
+           (3, 'running', 'w', now() - interval '1 m', now() - interval '5 m', now()),
+           (4, 'running', 'w', now() - interval '1 m', NULL, 'infinity')""",
+    )
+    queue = await understood(database)
+    states = [(await the_job(queue, one)).state for one in "1234"]
+    assert states == [State.PROCESSING, State.STUCK, State.OTHER, State.STUCK]
+    assert "it has an end" in (await queue.requeue(await the_job(queue, "3"), "ops", "x")).words
+
+
+async def test_no_cap_is_no_cap_of_none_and_what_is_left_is_asked_about(
+    database: Database, hand: psycopg.Connection
+) -> None:
+    run(
+        hand,
+        f"CREATE TABLE jobs ({JOBS}, retries int DEFAULT 0, max_retries int DEFAULT 0)",
+        HELD,
+        "INSERT INTO jobs (id, status) VALUES (2, 'failed')",
+    )
+    (swept,) = await (await understood(database)).sweep(Policy.REQUEUE, "ops")
+    assert swept.status == "pending"
+    run(hand, "INSERT INTO jobs (id, status, retries, max_retries) VALUES (3, 'pending', 3, 3)")
+    await asked(database, "does it count the attempts that are left")
+    assert not (await understood(database, attempts="none")).profile.has("attempts")
+
+
+async def test_a_job_that_a_constraint_holds_back_does_not_keep_the_others(
+    database: Database, hand: psycopg.Connection
+) -> None:
+    run(
+        hand,
+        f"CREATE TABLE jobs ({JOBS}, order_ref text)",
+        "CREATE UNIQUE INDEX ON jobs (order_ref) WHERE status = 'pending'",
+        "INSERT INTO jobs SELECT n, 'running', 'w', now() - interval '1 h', 'o' || n FROM generate_series(1, 3) n",
+        "INSERT INTO jobs (id, order_ref) VALUES (4, 'o2')",
+    )
+    queue = await understood(database)
+    with pytest.raises(Refused, match=r"2 jobs swept; 1 not: job 2: refused: another row has that key"):
+        await queue.sweep(Policy.REQUEUE, "ops")
+    assert [(await the_job(queue, one)).state for one in "123"] == [State.PENDING, State.STUCK, State.PENDING]
+
+
+async def test_an_instant_in_the_key_is_not_written(database: Database, hand: psycopg.Connection) -> None:
+    run(
+        hand,
+        "CREATE TABLE jobs (id int, scheduled_at timestamptz, status text, owner text, lease_until timestamptz, "
+        "PRIMARY KEY (id, scheduled_at))",
+        "INSERT INTO jobs VALUES (1, now() - interval '1 d', 'running', 'w', now() - interval '1 h')",
+        "INSERT INTO jobs VALUES (2, now() - interval '1 d', 'pending'), (3, now(), 'done')",
+    )
+    queue = await understood(database)
+    (before,) = [job for job in (await queue.snapshot(View.STUCK)).jobs]
+    assert (await queue.requeue(before, "ops", "x")).done
+    assert (await the_job(queue, before.id)).state is State.PENDING
+
+
+async def test_an_optimistic_lock_is_raised_so_that_a_late_finisher_fails(
+    database: Database, hand: psycopg.Connection
+) -> None:
+    run(hand, f"CREATE TABLE jobs ({JOBS}, lock_version int NOT NULL DEFAULT 0)", HELD)
+    queue = await understood(database)
+    assert (await queue.requeue(await the_job(queue), "ops", "x")).done
+    late = hand.execute("UPDATE jobs SET status = 'done' WHERE id = 1 AND lock_version = 0")
+    assert late.rowcount == 0
