@@ -199,7 +199,14 @@ async def _discovered(database: Database, profile: Profile) -> list[tuple[dict[s
 
 
 async def _understood(database: Database, table: str) -> Profile:
-    meaning = await guess.guess(database, table)
+    try:
+        meaning = await guess.guess(database, table)
+    except naming.MappingError as error:
+        if "--set" not in str(error):
+            raise
+        raise naming.MappingError(
+            f"{error} (to: leasetop profile --table {text.safe(table)} --output FILE; then: leasetop --profile FILE)"
+        ) from None
     return profiles.read(meaning.document(), table)
 
 

@@ -70,7 +70,11 @@ class Meaning:
 
     def _zoned(self, column: TableColumn, alias: str) -> str:
         expression = f"{alias}.{column.quoted}"
-        return expression if column.has_zone else f"({expression} AT TIME ZONE {quote(self.time_zone)})"
+        return (
+            expression
+            if column.has_zone
+            else f"({_bounded(expression, 'timestamp')} AT TIME ZONE {quote(self.time_zone)})"
+        )
 
     def moment(self, name: str, expression: str) -> str:
         """An instant as that column stores it."""
@@ -86,7 +90,7 @@ class Meaning:
         if "lease_until" in self.columns:
             return self.instant("lease_until")
         since = self.instant("locked_at") if self.timed_by == "locked_at" else self._heartbeat
-        return f"({since} + interval {quote(self.timeout or '')})"
+        return f"({_bounded(since, 'timestamptz')} + interval {quote(self.timeout or '')})"
 
     @property
     def timed_by(self) -> str:
@@ -520,6 +524,11 @@ class Meaning:
     def kept(self) -> list[str]:
         """Columns of the last holder that no act can empty."""
         return [one.name for one in self._of_a_holder() if one.required and not one.has_default]
+
+
+def _bounded(instant: str, kind: str) -> str:
+    """An instant that can be moved: what is beyond all calendars would be out of range then, and is infinity here."""
+    return f"CASE WHEN {instant} > {kind} '9999-12-31' THEN {kind} 'infinity' ELSE {instant} END"
 
 
 def _assigned(changes: Mapping[str, str]) -> str:

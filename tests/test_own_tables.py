@@ -1050,3 +1050,21 @@ async def test_an_optimistic_lock_is_raised_so_that_a_late_finisher_fails(
     assert (await queue.requeue(await the_job(queue), "ops", "x")).done
     late = hand.execute("UPDATE jobs SET status = 'done' WHERE id = 1 AND lock_version = 0")
     assert late.rowcount == 0
+
+
+@pytest.mark.parametrize(
+    "told", [{"time_zone": "America/New_York"}, {"time_zone": "UTC", "lease": "locked_at + 4 hours"}]
+)
+async def test_one_instant_beyond_all_calendars_does_not_close_the_table(
+    database: Database, hand: psycopg.Connection, told: dict[str, str]
+) -> None:
+    column = "locked_at" if "lease" in told else "lease_until"
+    run(
+        hand,
+        f"CREATE TABLE jobs (id int PRIMARY KEY, status text, owner text, {column} timestamp)",
+        "INSERT INTO jobs VALUES (1, 'running', 'w', '294276-12-31'), (2, 'running', 'w', 'infinity'), "
+        "(3, 'running', 'w', '2020-01-01')",
+        "INSERT INTO jobs (id, status) VALUES (4, 'pending'), (5, 'done')",
+    )
+    queue = await understood(database, **told)
+    assert [(await the_job(queue, one)).state for one in "123"] == [State.PROCESSING, State.PROCESSING, State.STUCK]
