@@ -29,6 +29,8 @@ class Act:
     footer: bool = True
     shown: str | None = None
     """How the key is written, where its name is not what is printed on it."""
+    needs: str | None = None
+    """The act of a profile that it begins: where the queue has none such, help and palette do not offer it."""
 
     @property
     def key(self) -> str:
@@ -65,11 +67,43 @@ ACTS = (
         "Return the marked jobs, or the one under the cursor, to Pending, guarded by what you see",
         On.JOBS,
     ),
-    Act("act('discard')", "D", "Discard", "Cancel jobs that wait, are stuck or failed", On.JOBS, footer=False),
-    Act("act('park')", "P", "Park", "Keep jobs from being run until a person decides", On.JOBS, footer=False),
-    Act("act('run_now')", "N", "Run now", "Do not let scheduled jobs wait for their time", On.JOBS, footer=False),
-    Act("act('release')", "L", "Release", "Let parked jobs run again", On.JOBS, footer=False),
-    Act("undo", "u", "Undo", "Take back the latest requeue, while the job is untouched", On.JOBS, footer=False),
+    Act(
+        "act('discard')",
+        "D",
+        "Discard",
+        "Cancel jobs that wait, are stuck or failed",
+        On.JOBS,
+        footer=False,
+        needs="discard",
+    ),
+    Act(
+        "act('park')",
+        "P",
+        "Park",
+        "Keep jobs from being run until a person decides",
+        On.JOBS,
+        footer=False,
+        needs="park",
+    ),
+    Act(
+        "act('run_now')",
+        "N",
+        "Run now",
+        "Do not let scheduled jobs wait for their time",
+        On.JOBS,
+        footer=False,
+        needs="run_now",
+    ),
+    Act("act('release')", "L", "Release", "Let parked jobs run again", On.JOBS, footer=False, needs="release"),
+    Act(
+        "undo",
+        "u",
+        "Undo",
+        "Take back the latest requeue, while the job is untouched",
+        On.JOBS,
+        False,
+        needs="undo_requeue",
+    ),
     Act("find", "slash", "Filter", "Filter the jobs as you type; esc clears", On.JOBS, shown="/"),
     Act("everywhere", "F", "All", "Let the filter look through all jobs, not the first of each state", On.JOBS, False),
     Act("sort", "s", "Sort", "Sort by a column, or turn the order round", On.JOBS, footer=False),
@@ -80,7 +114,7 @@ ACTS = (
     Act("copy('id')", "y", "Copy id", "Copy the job's id to the clipboard (OSC 52)", On.JOBS, footer=False),
     Act("copy('job')", "Y", "Copy job", "Copy the job as JSON, with the payload if shown", On.JOBS, footer=False),
     Act("local_times", "z", "Times", "Absolute times in UTC, or as on this machine", On.JOBS, footer=False),
-    Act("sweep", "S", "Sweep", "End expired leases, after a preview of exactly which", On.JOBS),
+    Act("sweep", "S", "Sweep", "End expired leases, after a preview of exactly which", On.JOBS, needs="sweep"),
     Act("queues", "o", "Queues", "Choose another queue of this database", On.JOBS, footer=False),
     Act("workers", "w", "Workers", "Leases by owner, and the demo's worker processes", On.JOBS),
     Act("trends", "t", "Trends", "The last hour by the minute, poison jobs, noisy owners", On.JOBS, footer=False),
@@ -96,10 +130,7 @@ ACTS = (
     Act("export", "x", "Export", "Write the acts that are shown to a file: CSV or JSON", On.JOURNAL),
     Act("back", "escape,l", "Back", "Back to the jobs; from the filter to the table", On.JOURNAL, shown="esc"),
     Act("jobs", "enter", "Jobs", "The jobs of the owner under the cursor", On.WORKERS),
-    Act(
-        *("requeue_expired", "E", "Requeue expired", "Requeue all expired leases of this owner", On.WORKERS),
-        footer=False,
-    ),
+    Act("requeue_expired", "E", "Requeue", "Requeue all expired leases of this owner", On.WORKERS),
     Act("spawn", "n", "Spawn", "Start demo workers: real processes that claim jobs", On.WORKERS),
     Act(
         "crash",
@@ -110,9 +141,9 @@ ACTS = (
     ),
     Act("freeze", "f", "Freeze", "SIGSTOP: it neither works nor heartbeats, and does not know it", On.WORKERS),
     Act("thaw", "t", "Thaw", "SIGCONT: it goes on; what it lost meanwhile is refused to it", On.WORKERS),
-    Act("stop", "x", "Stop", "SIGTERM: it finishes or releases what it holds", On.WORKERS),
-    Act("slow", "s", "Slow", "Eight times slower, or back to normal", On.WORKERS),
-    Act("heartbeat", "b", "Beat", "Switch its heartbeats off or on", On.WORKERS),
+    Act("stop", "x", "Stop", "SIGTERM: it finishes or releases what it holds", On.WORKERS, False),
+    Act("slow", "s", "Slow", "Eight times slower, or back to normal", On.WORKERS, False),
+    Act("heartbeat", "b", "Beat", "Switch its heartbeats off or on", On.WORKERS, False),
     Act(
         *("race", "m", "Race", "The race, shown: reading-then-writing against one conditional UPDATE", On.WORKERS),
         footer=False,

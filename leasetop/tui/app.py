@@ -116,7 +116,9 @@ class LeasetopApp(App[None]):
 
     def get_css_variables(self) -> dict[str, str]:
         variables = super().get_css_variables()
-        return variables | looks.variables(variables)
+        return variables | looks.variables(
+            variables, few=self.console.color_system == "standard", dark=self.current_theme.dark
+        )
 
     def on_mount(self) -> None:
         self._terminal = self._driver
@@ -375,11 +377,15 @@ class LeasetopApp(App[None]):
         self.poller.wake()
 
     def action_help(self) -> None:
-        shown = self.screen.ACTS if isinstance(self.screen, Board) else ()
-        self.push_screen(HelpScreen(shown))
+        self.push_screen(HelpScreen(self._offered(self.screen)))
+
+    def _offered(self, screen: Screen[object]) -> tuple[acts.Act, ...]:
+        """The acts of a screen that this queue has."""
+        known = screen.ACTS if isinstance(screen, Board) else ()
+        return tuple(act for act in known if act.needs is None or self.queue.can(act.needs))
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        own = screen.ACTS if isinstance(screen, Board) else ()
+        own = self._offered(screen)
         for act in (*own, *acts.of(acts.On.EVERY)):
             if act.action == "command_palette":
                 continue

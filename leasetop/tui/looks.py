@@ -21,8 +21,21 @@ _COLOURS = {
 }
 
 
-def variables(theme: Mapping[str, str]) -> dict[str, str]:
-    """`state-NAME` variables from those of the theme."""
+# Of a terminal with 16 colours, bright ones and dark ones: a theme's shades would all come out grey there.
+_FEW = {
+    "text-error": ("#ff5555", "#aa0000"),
+    "text-warning": ("#ffff55", "#aa5500"),
+    "text-success": ("#55ff55", "#00aa00"),
+    "text-primary": ("#55ffff", "#0000aa"),
+    "text-secondary": ("#ff55ff", "#aa00aa"),
+    "foreground-muted": ("#aaaaaa", "#555555"),
+}
+
+
+def variables(theme: Mapping[str, str], few: bool = False, dark: bool = True) -> dict[str, str]:
+    """`state-NAME` variables from those of the theme; `few` for a terminal with 16 colours, on a dark ground or not."""
+    if few:
+        return {f"state-{name}": _FEW[colour][0 if dark else 1] for name, colour in _COLOURS.items()}
     return {f"state-{name}": theme[colour] for name, colour in _COLOURS.items()}
 
 

@@ -20,6 +20,14 @@ def stopped_clock(monkeypatch: pytest.MonkeyPatch) -> types.SimpleNamespace:
     return stopped
 
 
+@pytest.fixture(autouse=True)
+def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of all colours, wherever the tests are run."""
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLORTERM", "truecolor")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+
+
 @pytest.fixture
 def still() -> StillQueue:
     return StillQueue()

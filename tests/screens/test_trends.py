@@ -1,7 +1,7 @@
 """The trends: what they look like, what their keys do, and how often the history is asked."""
 
 import types
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -88,9 +88,21 @@ def test_a_refused_look(snap_compare: Compare, app: LeasetopApp, still: StillQue
 
 
 @pytest.fixture
-def no_colour(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def no_colour(terminal: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
-    yield
+
+
+@pytest.fixture
+def few_colours(terminal: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm-16color")
+    monkeypatch.delenv("COLORTERM")
+
+
+def test_with_few_colours(few_colours: None, snap_compare: Compare, still: StillQueue) -> None:
+    app = LeasetopApp(still, actor="ops@box", interval=timedelta(hours=1))  # type: ignore[arg-type]
+    states = {name: colour for name, colour in app.get_css_variables().items() if name.startswith("state-")}
+    assert states["state-stuck"] == "#ff5555" and states["state-processing"] == "#55ff55"
+    assert snap_compare(app, terminal_size=(80, 24), run_before=opening())
 
 
 def test_without_colours(no_colour: None, snap_compare: Compare, still: StillQueue) -> None:
