@@ -28,7 +28,7 @@ from leasetop.model import (
     written,
 )
 from leasetop.profile import Action
-from leasetop.reads import JOURNAL, PAGE, SERVER, Reads
+from leasetop.reads import JOURNAL, PAGE, SERVER, Reads, rows_of
 
 _FORCED = 5
 """How often a forced requeue is tried against heartbeats that come in between."""
@@ -66,12 +66,10 @@ class Queue(Reads):
                 changed = await self._carry_out(connection, action, given)
                 if len(changed) > 1:
                     raise Refused(f"the requeue met {len(changed)} rows of that key and was rolled back")
-                server = (await self._fetch(connection, SERVER, {}))[0]
-                found = await self._fetch(connection, self._one, self._key(seen.key) | {"limit": 1})
-                current = self._job(found[0]) if found else None
+                now, current = await self._as_it_is(connection, seen.key)
                 if changed:
                     _must_be("requeue", current)
-                outcome = self._requeued(seen, changed, current, server["now"])
+                outcome = self._requeued(seen, changed, current, now)
                 left = await self._trace(connection, "requeue", action, actor, reason, [(outcome, journal.seen(seen))])
             if changed or current is None or not refusals.only_renewed(seen, current):
                 break
@@ -90,17 +88,22 @@ class Queue(Reads):
             changed = await self._carry_out(connection, action, given)
             if len(changed) > 1:
                 raise Refused(f"the act met {len(changed)} rows of that key and was rolled back")
-            server = (await self._fetch(connection, SERVER, {}))[0]
-            found = await self._fetch(connection, self._one, self._key(seen.key) | {"limit": 1})
-            current = self._job(found[0]) if found else None
+            now, current = await self._as_it_is(connection, seen.key)
             if changed:
                 _must_be(name, current)
                 outcome = Outcome(seen.key, True, f"job {text.safe(seen.id)}: {journal.PAST[name]}", current)
             else:
-                words = refusals.act(journal.PAST[name], seen, current, ServerClock(server["now"], time.monotonic()))
+                words = refusals.act(journal.PAST[name], seen, current, ServerClock(now, time.monotonic()))
                 outcome = Outcome(seen.key, False, words)
             left = await self._trace(connection, name, action, actor, reason, [(outcome, journal.seen(seen))])
         return replace(outcome, words=outcome.words + _to_file(left))
+
+    async def _as_it_is(self, connection: psycopg.AsyncConnection, key: Key) -> tuple[datetime, Job | None]:
+        """The server's time and the job, in one round trip."""
+        asked = await self._ask(connection, [(SERVER, {}), (self._one, self._key(key) | {"limit": 1})])
+        server, jobs = [await rows_of(cursor) for cursor in asked]
+        assert server is not None
+        return server[0]["now"], self._job(jobs[0]) if jobs else None
 
     def _requeued(self, seen: Job, changed: Sequence[Row], current: Job | None, now: datetime) -> Outcome:
         if not changed:

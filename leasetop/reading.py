@@ -89,6 +89,23 @@ def job(chosen: Iterable[Arm], longest: int) -> str:
     )
 
 
+def these_jobs(chosen: Iterable[Arm], longest: int) -> str:
+    """The same of all jobs of `:keys_NAME`, an array for each column of the key, which belong together by place."""
+    return _union(
+        f"SELECT {arm.labels}, {', '.join(_columns(arm.source, longest))}, NULL::integer AS arm, NULL::text[] AS place "
+        f"{arm.everywhere}{_are_these(arm.source)}"
+        for arm in chosen
+    )
+
+
+def _are_these(source: Source) -> str:
+    arrays = [f":keys_{column.name}::{column.type}[]" for column in source.key]
+    if len(source.key) == 1:
+        return f" AND {source.key[0].sql} = ANY ({arrays[0]})"
+    parts = ", ".join(column.sql for column in source.key)
+    return f" AND ({parts}) IN (SELECT * FROM unnest({', '.join(arrays)}))"
+
+
 def jobs(chosen: Sequence[Arm], after: Place | None = None) -> str:
     """Rows of jobs, at most `:limit`: state, reason, key_0..n, each canonical column, and its place (arm, place).
 

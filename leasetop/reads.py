@@ -125,7 +125,7 @@ class Reads:
                     (_END, {}),
                 ],
             )
-            server, tallies, jobs, held, watchers, throughput, end = [await _rows(cursor) for cursor in cursors]
+            server, tallies, jobs, held, watchers, throughput, end = [await rows_of(cursor) for cursor in cursors]
             host = connection.info.host
         answered, here = time.monotonic(), datetime.now(UTC)
         assert server and tallies and end
@@ -173,7 +173,7 @@ class Reads:
         asked = time.monotonic()
         async with self.database.reading() as connection:
             server, jobs, history, journal_table = [
-                await _rows(cursor)
+                await rows_of(cursor)
                 for cursor in await self._ask(
                     connection,
                     [
@@ -226,8 +226,18 @@ class Reads:
 
     async def read_jobs(self, keys: Iterable[Key]) -> dict[Key, Job | None]:
         """Jobs by their keys, as they are now; None where there is none. Raises Unreachable or Refused."""
-        async with self.database.reading() as connection:
-            return {key: await self._read(connection, key) for key in keys}
+        wanted, found = list(keys), dict[Key, Job | None]()
+        sql = self._bind(reading.these_jobs(reading.arms(self.profile, State), _WHOLE))
+        # A transaction for each page: on a slow line the screen's own question comes in between.
+        for begin in range(0, len(wanted), PAGE):
+            page = wanted[begin : begin + PAGE]
+            given = {
+                f"keys_{column.name}": [key[n] for key in page] for n, column in enumerate(self.profile.live.key)
+            }
+            async with self.database.reading() as connection:
+                jobs = self._jobs_of(await self._fetch(connection, sql, given))
+            found |= dict.fromkeys(page) | {job.key: job for job in jobs}
+        return found
 
     async def _read(self, connection: psycopg.AsyncConnection, key: Key) -> Job | None:
         await connection.execute(b"SAVEPOINT parse")
@@ -257,7 +267,7 @@ class Reads:
             given["first"] = minutes[0]["first"] if minutes else None
             questions = [(self._bind(sql) if sql else None, given) for sql in (looks.poison, looks.noisy)]
             cursors = await self._ask(connection, [*questions, (_END, {})])
-            poison, noisy, end = [await _rows(cursor) or [] for cursor in cursors]
+            poison, noisy, end = [await rows_of(cursor) or [] for cursor in cursors]
         known = minutes[0]["known_since"] if minutes else None
         return Trends(
             clock=ServerClock.read(now, asked, time.monotonic()),
@@ -305,7 +315,7 @@ class Reads:
         late = self._bind(self.profile.late) if self.profile.late else None
         async with self.database.reading() as connection:
             cursors = await self._ask(connection, [*questions, (late, {"limit": PAGE})])
-            rows = [await _rows(cursor) for cursor in cursors]
+            rows = [await rows_of(cursor) for cursor in cursors]
         counts = {one: found[0]["count"] for one, found in zip(told, rows[:-1], strict=True) if found}
         return Findings(
             {one: number for one, number in counts.items() if number},
@@ -478,7 +488,8 @@ class Reads:
         )
 
 
-async def _rows(cursor: psycopg.AsyncCursor[Row] | None) -> list[Row] | None:
+async def rows_of(cursor: psycopg.AsyncCursor[Row] | None) -> list[Row] | None:
+    """What a question was answered; None where it was none."""
     return None if cursor is None else list(await cursor.fetchall())
 
 

@@ -402,3 +402,31 @@ async def test_a_database_of_another_encoding_opens_and_is_acted_on(
         assert (await queue.requeue(job, "ops@box", "pod died")).done
     finally:
         await database.close()
+
+
+async def test_many_jobs_are_read_by_their_keys_at_once(queue: Queue, connection: psycopg.Connection) -> None:
+    numbers = [world.held(connection, lease_s=-5) for _ in range(3)]
+    keys = [*((str(number),) for number in numbers), ("999999",)]
+    found = await queue.read_jobs(keys)
+    assert list(found) == keys
+    assert [None if job is None else job.id for job in found.values()] == [*map(str, numbers), None]
+    assert await queue.read_jobs([]) == {}
+
+
+async def test_many_jobs_of_a_composite_key_are_read_at_once(database: Database, blank_dsn: str) -> None:
+    with psycopg.connect(blank_dsn, autocommit=True) as hand:
+        hand.execute(
+            b"CREATE TABLE jobs (region varchar(9), at timestamptz, status text, owner text, lease_until timestamptz, "
+            b"PRIMARY KEY (region, at))"
+        )
+        hand.execute(
+            b"INSERT INTO jobs SELECT r, t, 'pending' FROM unnest(ARRAY['a/b', 'c']) r, "
+            b"unnest(ARRAY['2026-01-01'::timestamptz, '2026-01-02']) t"
+        )
+        hand.execute(b"INSERT INTO jobs VALUES ('x', now(), 'running', 'w', now()), ('y', now(), 'done', NULL, NULL)")
+    queue = await finding.find(database, table="jobs")
+    jobs = (await queue.snapshot(View.PENDING)).jobs
+    assert len(jobs) == 4
+    wanted = [jobs[0].key, jobs[3].key, (jobs[0].key[0], "1999-01-01")]
+    found = await queue.read_jobs(wanted)
+    assert [job.key if job else None for job in found.values()] == [*wanted[:2], None]

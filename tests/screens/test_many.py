@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -13,7 +14,7 @@ from textual.widgets import Input, Static
 
 from leasetop.config import Config, Environment
 from leasetop.errors import Refused
-from leasetop.model import Detail, Evidence, Key, Outcome, State, View
+from leasetop.model import Detail, Evidence, Job, Key, Outcome, State, View
 from leasetop.profile import shipped
 from leasetop.text import count
 from leasetop.tui.app import LeasetopApp
@@ -21,6 +22,7 @@ from leasetop.tui.screens.bulk import BulkDialog
 from leasetop.tui.screens.jobs import JobsScreen, Tabs
 from leasetop.tui.screens.journal import JournalScreen
 from leasetop.tui.screens.requeue import RequeueDialog
+from leasetop.tui.screens.waiting import WaitingScreen
 from leasetop.tui.widgets.detail import DetailPane
 from leasetop.tui.widgets.filterline import FilterLine
 from leasetop.tui.widgets.header import Header
@@ -568,3 +570,28 @@ async def test_an_export_to_nobodys_home_asks_again(app: LeasetopApp) -> None:
         await settled(pilot)
         assert "no user here" in str(app.screen.query_one("#hint", Static).content)
         await pilot.press("escape")
+
+
+async def test_a_slow_question_before_a_dialog_says_so_and_can_be_given_up(app: LeasetopApp, still: StillQueue) -> None:
+    never = asyncio.Event()
+
+    async def slowly(keys: Sequence[Key]) -> dict[Key, Job | None]:
+        await never.wait()
+        return {}
+
+    still.read_jobs = slowly  # type: ignore[method-assign]
+    async with app.run_test(size=(100, 30)) as pilot:
+        await settled(pilot)
+        await pilot.press("2", "asterisk", "P")
+        await pilot.pause()
+        assert isinstance(app.screen, WaitingScreen)
+        notice = app.screen.query_one(Static)
+        while not notice.display:
+            await pilot.pause(0.05)
+        assert "esc gives up" in str(notice.content)
+        await pilot.press("escape")
+        await settled(pilot)
+        assert isinstance(app.screen, JobsScreen)
+        assert still.acts == []
+        await pilot.press("space")
+        assert app.query_one(Jobs).marked
