@@ -32,7 +32,7 @@ KNOWN = (
     ),
     Anomaly(
         "waiting with an owner",
-        "state:pending has:owner",
+        "state:pending,scheduled has:owner",
         "Pending, yet an owner is recorded: something set it back without clearing the lease, past the protocol.",
         ("owner",),
     ),

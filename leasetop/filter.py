@@ -2,7 +2,7 @@
 
     pay-7                  any of id, owner, queue, kind, stage, error, idempotency key contains it
     owner:pay-7            that field contains it;  kind=charge  it is exactly that
-    state:stuck            the shown state (or a reason: state:parked)
+    state:stuck            the shown state (or a reason: state:parked); several: state:pending,scheduled
     attempts>=3 age>10m    numbers and spans: attempts, max, priority; age, held, expired, left
     has:owner no:error     whether a field is there at all
     -owner:pay-7           not so
@@ -153,11 +153,12 @@ class _Parser:
     def _state(self, sign: str, value: str, no: bool) -> None:
         if sign not in (":", "="):
             raise FilterError("state has no order: state:stuck")
-        states = {state for state in State if state.value == value}
-        reasons = {reason for reason in Reason if reason.value.replace(" ", "-") == value.replace(" ", "-")}
-        if not states and not reasons:
+        wanted = [one.replace(" ", "-") for one in value.split(",")]
+        states = {state for state in State if state.value in wanted}
+        reasons = {reason for reason in Reason if reason.value.replace(" ", "-") in wanted}
+        if len(states) + len(reasons) < len(wanted) or (states and reasons):
             every = ", ".join([*State, *(reason.replace(" ", "-") for reason in Reason)])
-            raise FilterError(f"'{value}' is no state; states are {every}")
+            raise FilterError(f"'{value}' is no state, nor several of a kind; states are {every}")
         if reasons:
             reasons = set(Reason) - reasons if no else reasons
             self._reasons = reasons if self._reasons is None else self._reasons & reasons
@@ -165,7 +166,7 @@ class _Parser:
         elif no:
             states = set(State) - states
         self._states &= states
-        self._words.append(f"{'not ' if no else ''}{value}")
+        self._words.append(f"{'not ' if no else ''}{' or '.join(value.split(','))}")
 
     def _presence(self, name: str, sign: str, value: str, no: bool) -> None:
         if sign != ":" or value not in _PRESENCE:
@@ -209,7 +210,8 @@ class _Parser:
             span = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
         except OverflowError:
             raise FilterError(f"{name}: '{value}' is too long") from None
-        self._add(f"{_SPANS[name]} {sign} {self._bind(span)}::interval", no, f"{name} {_WORDS[sign]} {value}")
+        unit = " seconds" if value.isdigit() else ""
+        self._add(f"{_SPANS[name]} {sign} {self._bind(span)}::interval", no, f"{name} {_WORDS[sign]} {value}{unit}")
 
     def _bind(self, value: object) -> str:
         name = f"f{len(self._values)}"

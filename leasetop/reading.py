@@ -259,7 +259,8 @@ def owners(profile: Profile) -> str:
         f"SELECT ({live.columns['owner']})::text AS owner, "
         f"({live.columns.get('lease_until', 'NULL')})::timestamptz AS lease_until, "
         f"({live.columns.get('claimed_at', 'NULL')})::timestamptz AS claimed_at, "
-        f"{'true' if arm.state is State.STUCK else 'false'} AS expired {arm.rows} LIMIT {CAP + 1}"
+        f"{'true' if arm.state is State.STUCK and arm.reason is not Reason.NO_LEASE else 'false'} AS expired "
+        f"{arm.rows} LIMIT {CAP + 1}"
         for arm in arms(profile, (State.PROCESSING, State.STUCK))
         if arm.source is live and arm.reason is not Reason.PARKED
     )

@@ -231,9 +231,7 @@ class Reads:
         # A transaction for each page: on a slow line the screen's own question comes in between.
         for begin in range(0, len(wanted), PAGE):
             page = wanted[begin : begin + PAGE]
-            given = {
-                f"keys_{column.name}": [key[n] for key in page] for n, column in enumerate(self.profile.live.key)
-            }
+            given = {f"keys_{column.name}": [key[n] for key in page] for n, column in enumerate(self.profile.live.key)}
             async with self.database.reading() as connection:
                 jobs = self._jobs_of(await self._fetch(connection, sql, given))
             found |= dict.fromkeys(page) | {job.key: job for job in jobs}

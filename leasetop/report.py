@@ -200,6 +200,15 @@ def payment_caution(jobs: Sequence[Job], now: datetime, window: timedelta) -> st
     return f"Look them up at the payment provider first: {'; '.join(told)}."
 
 
+def discard_caution(jobs: Sequence[Job]) -> str:
+    """What there is to fear for payments when these jobs are never run again; empty where nothing speaks for it."""
+    begun = sum(1 for job in jobs if job.stage)
+    if not begun:
+        return ""
+    told = "It had reached a stage" if len(jobs) == 1 else f"{begun} of these had reached a stage"
+    return f"{told}: money may have moved, and nobody will look again. Look up at the payment provider first."
+
+
 def state_words(job: Job) -> str:
     """`stuck: expired`, `processing`, `other: frozen`."""
     if job.reason is not None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 
-from leasetop import report
+from leasetop import report, text
 from leasetop.clock import ServerClock
 from leasetop.config import Config
 from leasetop.journal import PAST
@@ -13,6 +13,8 @@ from leasetop.tui.screens.bulk import Plan
 
 _OVER = {Reason.EXPIRED, Reason.NO_LEASE, Reason.GONE, Reason.AGE}
 
+_MANY = 50
+"""Jobs from which on their number has to be typed: a slip of the hand is not to reach so many."""
 _RUNS = ("requeue", "release", "run_now")
 """Acts after which a job is run."""
 
@@ -50,15 +52,32 @@ def plan(name: str, queue: Queue, actor: str, jobs: list[Job], clock: ServerCloc
     effects = dict.fromkeys(way.effect for way in ways if way is not None and way.effect)
     unsure = any(profile.unproven(name, job) for job in jobs)
     able = [job for job in jobs if not doubt(job)]
+    caution = ""
+    if name in _RUNS:
+        caution = report.payment_caution(able, clock.now(), config.idempotency_window)
+    elif name == "discard":
+        caution = report.discard_caution(able)
+    verb = name.replace("_", " ").capitalize()
+    effect = "; ".join(effects)
     return Plan(
-        verb=name.replace("_", " ").capitalize(),
-        effect="; ".join(effects),
+        verb=verb,
+        title=f"{verb} {_these(jobs)}",
+        effect=effect[:1].upper() + effect[1:],
         doubt=doubt,
         perform=perform,
         reason_required=config.require_reason,
-        typed=str(len(able)) if unsure and able else None,
-        caution=report.payment_caution(able, clock.now(), config.idempotency_window) if name in _RUNS else "",
+        typed=str(len(able)) if able and (unsure or len(able) >= _MANY) else None,
+        caution=caution,
     )
+
+
+def _these(jobs: list[Job]) -> str:
+    """The jobs of an act, and whose they are, where that is short enough for a title."""
+    if len(jobs) == 1:
+        return f"job {text.safe(jobs[0].id, 60)}"
+    owners = {job.owner for job in jobs if job.state in (State.PROCESSING, State.STUCK)}
+    whose = next(iter(owners)) if len(owners) == 1 and all(job.owner for job in jobs) else None
+    return text.plural(len(jobs), "job") + (f" of {text.safe(whose, 40)}" if whose else "")
 
 
 def undo(queue: Queue, actor: str, before: Job) -> Plan:
@@ -74,7 +93,8 @@ def undo(queue: Queue, actor: str, before: Job) -> Plan:
 
     again = "Failed again" if before.state is State.FAILED else "Stuck, since its lease is gone"
     return Plan(
-        verb="Undo the requeue of",
+        verb="Undo",
+        title=f"Undo the requeue of job {text.safe(before.id, 60)}",
         effect=f"{again}: not run until a person decides",
         doubt=lambda job: "",
         perform=perform,

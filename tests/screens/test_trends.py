@@ -13,7 +13,7 @@ from textual.widgets import Static
 
 from leasetop.clock import ServerClock
 from leasetop.errors import Refused
-from leasetop.model import Minute, Noisy, Snapshot, State, Tally
+from leasetop.model import Minute, Noisy, Snapshot, State, Tally, View
 from leasetop.profile import Profile
 from leasetop.tui import lookout
 from leasetop.tui.app import LeasetopApp
@@ -130,16 +130,23 @@ async def test_enter_goes_to_the_poison_job(app: LeasetopApp, still: StillQueue)
         assert not app.query_one(Jobs).on_ghost
 
 
-async def test_enter_on_a_job_that_is_not_shown_says_so(app: LeasetopApp) -> None:
+async def test_enter_on_a_job_that_is_not_shown_looks_for_it(app: LeasetopApp, still: StillQueue) -> None:
+    still.looked = replace(trends(), poison=(replace(trends().poison[0], key=("8099",)),))
     async with app.run_test(size=(100, 30)) as pilot:
-        await opened(pilot, "j", "enter")
+        await opened(pilot, "enter")
         assert isinstance(app.screen, JobsScreen)
-        assert cursor(app) == "8841"
-        assert "job 8099 is not among the jobs that are shown: J finds it" in said(app)
+        assert (app.poller.chosen.text, app.poller.view) == ("id=8099", View.ALL)
 
 
-async def test_enter_without_a_poison_job_stays(app: LeasetopApp, still: StillQueue) -> None:
-    still.looked = replace(trends(), poison=())
+async def test_enter_on_a_noisy_owner_shows_its_jobs(app: LeasetopApp) -> None:
+    async with app.run_test(size=(100, 30)) as pilot:
+        await opened(pilot, "tab", "enter")
+        assert isinstance(app.screen, JobsScreen)
+        assert (app.poller.chosen.text, app.poller.view) == ("owner=pay-7f9c/4121/03aa", View.ALL)
+
+
+async def test_enter_on_nothing_stays(app: LeasetopApp, still: StillQueue) -> None:
+    still.looked = replace(trends(), poison=(), noisy=())
     async with app.run_test(size=(100, 30)) as pilot:
         await opened(pilot, "enter", "tab", "enter")
         assert isinstance(app.screen, TrendsScreen)

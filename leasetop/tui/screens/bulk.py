@@ -28,7 +28,9 @@ class Plan:
     """What is to be done."""
 
     verb: str
-    """`Requeue`, `Discard`: for the title and the button."""
+    """`Requeue`, `Discard`: for the button."""
+    title: str
+    """What is done to which jobs."""
     effect: str
     """What becomes of the jobs, in a sentence."""
     doubt: Callable[[Job], str]
@@ -93,7 +95,10 @@ class BulkDialog(ModalScreen[list[Outcome]]):
         return "reason, for the history" + (" (required)" if self._plan.reason_required else "")
 
     def on_mount(self) -> None:
-        self.query_one(".dialog").border_title = Content(f"{self._plan.verb} {text.plural(len(self._lines), 'job')}")
+        dialog = self.query_one(".dialog")
+        dialog.border_title = Content(self._plan.title)
+        # No taller than it needs to be: what is behind it is to be seen.
+        dialog.styles.max_height = min(36, len(self._lines) + 15)
         self.query_one("#progress").display = False
         self.query_one("#typed").display = self._plan.typed is not None and bool(self._able)
         self.query_one("#reason").display = self.query_one("#yes").display = bool(self._able)

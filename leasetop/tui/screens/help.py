@@ -1,18 +1,23 @@
 """Help: the keys of the screen it was called from, and what the words mean."""
 
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding
-from textual.containers import Vertical, VerticalScroll
+from textual.containers import Vertical
 from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from leasetop.tui import acts
+from leasetop.tui.widgets.pane import Pane
 
 _MOVING = (
-    ("↑ ↓ k j", "one row up or down"),
-    ("pgup pgdn", "one page"),
-    ("g G", "first, last row"),
+    ("↑ ↓ k j", "Move", "One row up or down; in the details one line"),
+    ("pgup pgdn", "Page", "One page"),
+    ("g G", "Ends", "First, last row"),
 )
 
 _WORDS = (
@@ -42,23 +47,31 @@ class HelpScreen(ModalScreen[None]):
         self._acts = shown
 
     def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog"), VerticalScroll():
+        with Vertical(classes="dialog"), Pane():
             yield Static(self._text(), markup=False)
 
     def on_mount(self) -> None:
         self.query_one(".dialog").border_title = Content("Help")
         self.query_one(".dialog").border_subtitle = Content("esc closes")
-        self.query_one(VerticalScroll).focus()
+        self.query_one(Pane).focus()
 
-    def _text(self) -> Content:
-        keys = [(act.key, act.help) for act in (*self._acts, *acts.of(acts.On.EVERY))]
-        pieces: list[str | tuple[str, str]] = [("KEYS\n", "bold")]
-        for key, meaning in (*keys, *_MOVING):
-            pieces += [(f"  {key:<12}", "bold $accent"), f"{meaning}\n"]
-        pieces.append(("\nWORDS\n", "bold"))
+    def _text(self) -> RenderableType:
+        tabs = [act for act in self._acts if act.action.startswith("view(")]
+        keys = [
+            (act.key, act.label, act.help)
+            for act in (*self._acts, *acts.of(acts.On.EVERY))
+            if act not in tabs and not act.action.startswith("command_palette")
+        ]
+        if tabs:
+            keys.insert(0, ("1 ... 7", "Tabs", ", ".join(act.label for act in tabs)))
+        keys.append((":", "Commands", "Every act by its name; ctrl+p as well"))
+        known = Table.grid(padding=(0, 1))
+        for row in (*keys, *_MOVING):
+            known.add_row(*(Text(said, "" if n == 2 else "bold") for n, said in enumerate(row)))
+        words = Table.grid(padding=(0, 1))
         for word, meaning in _WORDS:
-            pieces += [(f"  {word:<17}", "bold"), f"{meaning}\n"]
-        return Content.assemble(*pieces)
+            words.add_row(Text(word, "bold"), Text(meaning))
+        return Group(Text("KEYS", "bold"), Padding(known, (0, 2)), Text("\nWORDS", "bold"), Padding(words, (0, 2)))
 
     def action_close(self) -> None:
         self.dismiss(None)

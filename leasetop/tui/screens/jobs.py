@@ -3,7 +3,7 @@
 import json
 
 from rich.cells import cell_len
-from textual import on, work
+from textual import events, on, work
 from textual.app import ComposeResult
 from textual.containers import Horizontal
 from textual.content import Content
@@ -26,7 +26,7 @@ from leasetop.tui.widgets.filterline import FilterLine
 from leasetop.tui.widgets.header import Header, Link
 from leasetop.tui.widgets.jobs import Jobs
 from leasetop.tui.widgets.rows import Rows
-from leasetop.tui.widgets.tiles import Tiles
+from leasetop.tui.widgets.tiles import Tile, Tiles
 
 
 class Tabs(Static):
@@ -37,6 +37,8 @@ class Tabs(Static):
         self._view = View.ACTIVE
         self._snapshot: Snapshot | None = None
         self._marks = self._skipped = 0
+        self._ends: list[tuple[int, View]] = []
+        """Where each tab ends, from the left."""
 
     def show(self, snapshot: Snapshot | None, view: View, skipped: int = 0) -> None:
         self._snapshot, self._view, self._skipped = snapshot, view, skipped
@@ -62,12 +64,20 @@ class Tabs(Static):
             # Narrow: how many are marked, or else how many are shown, without the rest.
             shown = f" {shown.strip().split(',' if self._marks else ' of')[0]} "
         room = self.size.width - cell_len(shown)
+        self._ends, end = [], 0
         for view, said in names:
+            end += cell_len(said)
+            self._ends.append((end, view))
             pieces.append((said, "bold reverse" if view is self._view else ""))
         used = sum(cell_len(said) for _, said in names)
         pieces.append(" " * max(0, room - used))
         pieces.append((shown, "$text-muted"))
         self.update(Content.assemble(*pieces), layout=False)
+
+    def on_click(self, event: events.Click) -> None:
+        view = next((view for end, view in self._ends if event.x < end), None)
+        if view is not None:
+            self.post_message(Tile.Chosen(view.value))
 
 
 class JobsScreen(Board):
@@ -128,9 +138,20 @@ class JobsScreen(Board):
         table = self.query_one(Jobs)
         table.sort_shown(None if snapshot.sort is None else (snapshot.sort, snapshot.descending))
         table.clock = snapshot.clock
+        self._drop_marks_of_those_gone(snapshot)
+        table.ghost_says = "(left)" if _is_whole(snapshot) else "(beyond)"
         table.show(((job.key, job) for job in snapshot.jobs), empty=_nothing(snapshot, link))
         if self.has_class("-detail"):
             self._load_detail()
+
+    def _drop_marks_of_those_gone(self, snapshot: Snapshot) -> None:
+        """An act is not to reach a job that can no longer be seen; where the list is cut, it may only be further on."""
+        table, there = self.query_one(Jobs), {job.key for job in snapshot.jobs}
+        gone = [job for job in table.marked if job.key not in there] if _is_whole(snapshot) else []
+        if gone:
+            table.unmark({job.key for job in gone})
+            names = ", ".join(text.safe(job.id, 30) for job in gone[:5]) + (" ..." if len(gone) > 5 else "")
+            self.top.say(f"{text.plural(len(gone), 'marked job')} left this list, and the mark with it: {names}")
 
     def refresh_times(self) -> None:
         super().refresh_times()
@@ -144,9 +165,20 @@ class JobsScreen(Board):
             return
         self.top.poller.view = view
         self.top.poller.from_the_beginning()
-        self.query_one(Jobs).forget()
+        self._another_list()
+        self.query_one(Jobs).show_view(view)
         self.query_one(Tabs).show(self.top.snapshot, view)
         self.top.poller.wake()
+
+    def _another_list(self, keep_cursor: bool = False) -> None:
+        table = self.query_one(Jobs)
+        if table.marked:
+            self.top.say(f"{text.plural(len(table.marked), 'mark')} taken away: the list is another now")
+        table.forget(keep_cursor)
+
+    @on(Tile.Chosen)
+    def _tab_clicked(self, message: Tile.Chosen) -> None:
+        self.action_view(message.view)
 
     @on(Rows.Chosen, "#jobs")
     def action_details(self) -> None:
@@ -157,6 +189,9 @@ class JobsScreen(Board):
             self.top.say("no job under the cursor")
             return
         self.add_class("-detail")
+        if self.has_class("-narrow"):
+            # The table is not to be seen then: the keys of moving are the pane's.
+            self.query_one(DetailPane).focus()
         self._load_detail()
 
     def action_back(self) -> None:
@@ -184,7 +219,7 @@ class JobsScreen(Board):
     def _filtered(self, message: FilterLine.Changed) -> None:
         self.top.poller.chosen = message.chosen
         self.top.poller.from_the_beginning()
-        self.query_one(Jobs).forget()
+        self._another_list(keep_cursor=True)
         self.top.poller.wake()
 
     @on(FilterLine.Left)
@@ -205,6 +240,9 @@ class JobsScreen(Board):
         self._sort(message.sort, message.sort == poller.sort and not poller.descending)
 
     def _sort(self, sort: str | None, descending: bool) -> None:
+        if sort is not None and not self.query_one(Jobs).has_room_for(sort):
+            # No title shows the arrow.
+            self.top.say(f"sorted by {sort}, {'downwards' if descending else 'upwards'}; there is no room to show it")
         self.top.poller.sort, self.top.poller.descending = sort, descending
         self.top.poller.from_the_beginning()
         self.top.poller.wake()
@@ -299,7 +337,7 @@ class JobsScreen(Board):
                 continue
             # The cursor may have moved on while the answer was under way; then another one is due.
             if table.selected is not None and table.selected.key == job.key:
-                pane.show(detail, job.id, table.on_ghost, payload)
+                pane.show(detail, job.id, _GHOSTS[table.ghost_says] if table.on_ghost else "", payload)
 
     async def _payload_of(self, job: Job) -> str:
         payload = await self.top.queue.payload(job.key)
@@ -408,7 +446,11 @@ class JobsScreen(Board):
         before, after = self.top.undoable
         async with self.top.acting():
             plan = plans.undo(self.top.queue, self.top.actor, before)
-            outcomes = await self.top.push_screen_wait(BulkDialog(plan, [after], self.top.server_clock))
+            async with self.top.asking():
+                now = (await self.top.queue.read_jobs([after.key]))[after.key]
+            # As it is now only to be looked at: where it has been written since, the act is refused.
+            shown = now if now is not None and now.fence == after.fence else after
+            outcomes = await self.top.push_screen_wait(BulkDialog(plan, [shown], self.top.server_clock))
             # Where it failed for another reason than that the job has changed, it can be tried again.
             if any(outcome.done or "SQLSTATE" not in outcome.words for outcome in outcomes):
                 self.top.undoable = None
@@ -440,6 +482,17 @@ class JobsScreen(Board):
             self.top.say(_swept(len(swept), len(decision.jobs)), failed=not swept)
 
 
+_GHOSTS = {
+    "(left)": "It left this list.",
+    "(beyond)": "It is no longer among the jobs that are listed here.",
+}
+
+
+def _is_whole(snapshot: Snapshot) -> bool:
+    """Whether the jobs are all that there are of the tab and the filter."""
+    return len(snapshot.jobs) < snapshot.limit and snapshot.after is None
+
+
 def _swept(done: int, shown: int) -> str:
     if done == shown:
         return f"{text.plural(done, 'expired lease')} swept"
@@ -454,7 +507,10 @@ def _nothing(snapshot: Snapshot, link: Link) -> str:
     if len(unknown) == len(snapshot.view.states):
         return f"Not known: this queue does not keep what is {' or '.join(unknown)}."
     if snapshot.chosen:
-        return "No job matches the filter."
+        if not snapshot.everywhere and any(snapshot.tallies[state].capped for state in snapshot.tallies):
+            return "No job matches the filter among those that were looked at."
+        elsewhere = "" if snapshot.view is View.ALL else " in these states; 7 looks at all"
+        return f"No job matches the filter{elsewhere}."
     if snapshot.view is View.STUCK:
         return "Nothing is stuck."
     if snapshot.view is View.ACTIVE:

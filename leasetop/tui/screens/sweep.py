@@ -71,6 +71,8 @@ class SweepDialog(ModalScreen[Sweep | None]):
         self.query_one(".dialog").border_title = Content("Sweep expired leases")
         table = self.query_one("#preview", Rows)
         table.show((job.key, job) for job in self._jobs)
+        # No taller than it needs to be: what is behind it is to be seen.
+        self.query_one(".dialog").styles.max_height = min(36, max(12, len(self._jobs) + 13))
         self.query_one("#yes").display = bool(self._jobs)
         typed = self.query_one("#typed")
         typed.display = self._typed is not None
@@ -107,7 +109,7 @@ class SweepDialog(ModalScreen[Sweep | None]):
         self.query_one("#verdict", Static).update(Content.assemble(*pieces))
         key = "y" if self._typed is None else f"{self._typed} and enter"
         self.query_one("#hint", Static).update(
-            f"{key} sweeps these rows only,{' tab requeue/park,' if self._may_park else ''} esc cancels"
+            f"{key}: these rows only{'; tab: requeue/park' if self._may_park else ''}; esc cancels"
             if self._jobs
             else "esc closes"
         )

@@ -14,7 +14,8 @@ from textual.content import Content
 from textual.widgets import Footer, Static
 
 from leasetop import text
-from leasetop.model import Noisy, Poison, Snapshot
+from leasetop.filter import exactly
+from leasetop.model import Noisy, Poison, Snapshot, View
 from leasetop.tui import acts
 from leasetop.tui.screens.board import Board
 from leasetop.tui.widgets import trendplot
@@ -137,19 +138,23 @@ class TrendsScreen(Board):
     def action_back(self) -> None:
         self.top.pop_screen()
 
-    @on(Rows.Chosen, "#poison")
+    @on(Rows.Chosen)
     def action_show_job(self) -> None:
-        job = self._poison.selected
-        if job is None or not self._poison.has_focus:
-            self.top.say("no poison job under the cursor")
+        job, owner = self._poison.selected, self._noisy.selected
+        if self._noisy.has_focus and owner is not None:
+            line = exactly("owner", owner.owner)
+        elif self._poison.has_focus and job is not None:
+            line = exactly("id", job.id)
+        else:
+            self.top.say("nothing under the cursor")
             return
         self.top.pop_screen()
         self.top.show_latest()
         table = self.top.screen.query_one(Jobs)
-        if any(shown.key == job.key for shown in table.values):
+        if job is not None and line == exactly("id", job.id) and any(one.key == job.key for one in table.values):
             table.put_cursor(job.key)
         else:
-            self.top.say(f"job {text.safe(job.id)} is not among the jobs that are shown: J finds it")
+            self.top.show_jobs(line, View.ALL)
 
 
 def _count(plot: TrendPlot, counts: list[int], nothing: str) -> None:

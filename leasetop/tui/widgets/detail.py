@@ -2,16 +2,17 @@
 
 from datetime import datetime, timedelta
 
-from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
 from leasetop import journal, report, text
 from leasetop.clock import ServerClock
-from leasetop.model import Detail, Event, Job, State
+from leasetop.model import Detail, Event, Job, Reason, State
+from leasetop.tui.widgets.pane import Pane
 
 Pieces = list[str | tuple[str, str]]
 
+_NEAR = timedelta(hours=12)
 _LOOKS = {
     "completed": "$state-processing",
     "failed": "$state-failed",
@@ -24,7 +25,7 @@ _LOOKS = {
 }
 
 
-class DetailPane(VerticalScroll):
+class DetailPane(Pane):
     """Shows one job; keeps its scroll position while the same job is shown again."""
 
     def compose(self):  # type: ignore[no-untyped-def]
@@ -34,8 +35,9 @@ class DetailPane(VerticalScroll):
     local = False
     """Absolute times are this machine's, not UTC."""
 
-    def show(self, detail: Detail, name: str, ghost: bool = False, payload: str = "") -> None:
-        """`name` is the id that was asked for: the job may be gone. `payload` is shown below its fields."""
+    def show(self, detail: Detail, name: str, ghost: str = "", payload: str = "") -> None:
+        """`name` is the id that was asked for: the job may be gone. `ghost` says what became of its row, and `payload`
+        is shown below its fields."""
         self.border_title = Content(f"job {text.safe(name, 60)}")
         if detail.job is None:
             pieces: Pieces = [("This job is gone from the table.\n", "bold $state-stuck")]
@@ -44,7 +46,7 @@ class DetailPane(VerticalScroll):
             if payload:
                 pieces += [("\nPAYLOAD\n", "bold"), text.safe_lines(payload, 40_000), "\n"]
             if ghost:
-                pieces.insert(0, ("It left this tab.\n\n", "italic"))
+                pieces.insert(0, (f"{ghost}\n\n", "italic"))
         self._body.update(Content.assemble(*pieces, "\n", *history_pieces(detail, self.local)))
 
     def fail(self, words: str) -> None:
@@ -114,7 +116,8 @@ def history_pieces(detail: Detail, local: bool = False) -> Pieces:
     job = detail.job
     if job is not None and job.claimed_at is not None and job.state in (State.PROCESSING, State.STUCK):
         running = text.duration(detail.clock.now() - job.claimed_at)
-        pieces += [(f"#{job.attempts} ", "bold"), ("open", f"$state-{job.state}"), f"  for {running} so far"]
+        over = ", its lease is over" if job.reason in (Reason.EXPIRED, Reason.AGE) else ""
+        pieces += [(f"#{job.attempts} ", "bold"), ("open", f"$state-{job.state}"), f"  for {running} so far{over}"]
         pieces += [
             f"  {text.safe(job.owner)}" if job.owner else "",
             f"  stage {text.safe(job.stage) or '-'}\n",
@@ -126,8 +129,10 @@ def history_pieces(detail: Detail, local: bool = False) -> Pieces:
     return pieces
 
 
-def _time(moment: datetime, local: bool) -> str:
-    return text.instant(moment, local).partition(" ")[2] or text.instant(moment)
+def _time(moment: datetime, now: datetime, local: bool) -> str:
+    """Without its day, where that is this one's or the night's."""
+    said = text.instant(moment, local)
+    return said if now - moment > _NEAR else said.partition(" ")[2] or said
 
 
 def event_pieces(event: Event, clock: ServerClock, local: bool = False) -> Pieces:
@@ -137,7 +142,7 @@ def event_pieces(event: Event, clock: ServerClock, local: bool = False) -> Piece
     pieces: Pieces = [
         ("" if event.attempt is None else f"#{event.attempt} ", "bold"),
         (text.safe(event.event), _LOOKS.get(event.event, "")),
-        f"{lasted}  {ago} ago  {_time(event.ended_at, local)}",
+        f"{lasted}  {ago} ago  {_time(event.ended_at, clock.now(), local)}",
     ]
     if event.owner:
         pieces.append(f"  {text.safe(event.owner)}")

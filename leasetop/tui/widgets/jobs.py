@@ -2,7 +2,7 @@
 
 from leasetop import report, text
 from leasetop.clock import ServerClock
-from leasetop.model import Job, Reason, State
+from leasetop.model import Job, Reason, State, View
 from leasetop.profile import Profile
 from leasetop.tui.widgets.rows import Cell, Column, Rows
 
@@ -32,7 +32,8 @@ def lease_cell(job: Job, clock: ServerClock, width: int) -> Cell:
     if not job.lease_ttl:
         return f"{span} left", "processing"
     part = remaining / job.lease_ttl
-    said = f"{span:>5} {text.bar(part, max(0, min(12, width - 6)))}"
+    said = f"{span:>5} "
+    said += text.bar(part, max(0, min(12, width - len(said))))
     return said, "expiring" if part < _EXPIRING else "processing"
 
 
@@ -41,12 +42,20 @@ class Jobs(Rows[Job]):
 
     def __init__(self, profile: Profile, id: str | None = None) -> None:
         self.clock: ServerClock | None = None
+        self._profile, self._view = profile, View.ACTIVE
         super().__init__(self._chosen(profile), empty="", id=id)
 
     def show_queue(self, profile: Profile) -> None:
         """Another queue from now on: the columns that it has."""
-        self.clock = None
+        self.clock, self._profile = None, profile
         self.take_columns(self._chosen(profile))
+
+    def show_view(self, view: View) -> None:
+        """Another tab from now on: without the lease where no job has one, which leaves room for the error."""
+        if _has_leases(view) != _has_leases(self._view):
+            self._view = view
+            self.take_columns(self._chosen(self._profile))
+        self._view = view
 
     def _chosen(self, profile: Profile) -> list[Column[Job]]:
         """What the queue does not keep has no column."""
@@ -63,7 +72,7 @@ class Jobs(Rows[Job]):
             Column("ID", 6, lambda job, _: (text.safe(job.id, 60), ""), share=1 if profile.is_home else 2, sort="id"),
             Column(
                 *("STATE", 10, lambda job, width: (_state(job, width), job.state.value)),
-                ghost="(left)",
+                tells_ghost=True,
                 sort="state",
             ),
         ]
@@ -80,7 +89,7 @@ class Jobs(Rows[Job]):
         return [
             *first,
             *(column for field, column in columns.items() if profile.has(field)),
-            lease,
+            *([lease] if _has_leases(self._view) else []),
             *(column for field, column in last.items() if profile.has(field)),
         ]
 
@@ -91,6 +100,10 @@ class Jobs(Rows[Job]):
 
     def _age(self, job: Job, _: int) -> Cell:
         return ("-" if job.created_at is None else text.duration(self._now.now() - job.created_at), "")
+
+
+def _has_leases(view: View) -> bool:
+    return bool({State.PROCESSING, State.STUCK, State.OTHER}.intersection(view.states))
 
 
 def _state(job: Job, width: int) -> str:

@@ -41,8 +41,8 @@ class Column(Generic[T]):
     right: bool = False
     ticks: bool = False
     """Whether it changes with time alone."""
-    ghost: str | None = None
-    """What it says of a row that is gone; None: what it said last, or nothing where that changes with time."""
+    tells_ghost: bool = False
+    """Whether it says that a row is gone; else it says what it said last, or nothing where that changes with time."""
     sort: str | None = None
     """What it is called where rows are sorted by it; None: they cannot be."""
 
@@ -127,6 +127,9 @@ class Rows(ScrollView, Generic[T], can_focus=True):
         self._cursor: Hashable | None = None
         self._anchored = False
         self._layout: list[tuple[Column[T], int]] = []
+        self._wish: Hashable | None = None
+        self.ghost_says = "(left)"
+        """What is said of a row that is gone from the data."""
         self._marks: dict[Hashable, T] = {}
         self._ticked: dict[int, tuple[object, ...]] = {}
         self.sorted_by: tuple[str, bool] | None = None
@@ -136,6 +139,10 @@ class Rows(ScrollView, Generic[T], can_focus=True):
     def columns(self) -> tuple[Column[T], ...]:
         """All columns, also those for which there is no room."""
         return self._columns
+
+    def has_room_for(self, sort: str) -> bool:
+        """Whether the column of that sort is shown."""
+        return any(column.sort == sort for column, _ in self._layout)
 
     @property
     def marked(self) -> list[T]:
@@ -171,7 +178,11 @@ class Rows(ScrollView, Generic[T], can_focus=True):
             self._marks.update((row.key, row.value) for row in self._rows if row.key in self._marks)
         if empty is not None:
             self.empty = empty
-        if not self._anchored:
+        if not self._anchored and self._find(self._wish) is not None:
+            self._cursor, self._anchored = self._wish, True
+            self._resize()
+            self._scroll((self._find(self._cursor) or 0) - max(1, self.size.height - 1) // 2)
+        elif not self._anchored:
             self._cursor = self._rows[0].key if self._rows else None
         elif held is not None and before is not None and self._find(held.key) is None:
             self._rows.insert(min(before, len(self._rows)), _Row(held.key, held.value, ghost=True))
@@ -214,8 +225,12 @@ class Rows(ScrollView, Generic[T], can_focus=True):
         self._columns = tuple(columns)
         self.forget()
 
-    def forget(self) -> None:
-        """Another set of rows comes (another tab): the cursor starts at its top again."""
+    def forget(self, keep_cursor: bool = False) -> None:
+        """Another set of rows comes: the cursor starts at its top again, or stays on its key if that is among them."""
+        if not keep_cursor:
+            self._wish = None
+        elif self._anchored:
+            self._wish = self._cursor
         self._anchored, self._cursor, self._rows = False, None, []
         self.unmark()
         self._resize()
@@ -313,7 +328,7 @@ class Rows(ScrollView, Generic[T], can_focus=True):
         if shown.ghost:
             columns = [column for column, _ in self._layout]
             gone = [
-                column.ghost or ("-" if column.ticks else said)
+                self.ghost_says if column.tells_ghost else "-" if column.ticks else said
                 for column, (said, _) in zip(columns, cells, strict=True)
             ]
             cells = [(said, "") for said in gone]
@@ -349,7 +364,7 @@ class Rows(ScrollView, Generic[T], can_focus=True):
             return
         target = self._rows[max(0, min(row, len(self._rows) - 1))]
         moved = target.key != self._cursor
-        self._cursor, self._anchored = target.key, True
+        self._cursor, self._anchored, self._wish = target.key, True, None
         if moved and any(row.ghost for row in self._rows):
             self._rows = [row for row in self._rows if not row.ghost or row.key == target.key]
             self._resize()

@@ -3,6 +3,7 @@
 from textual.app import ComposeResult
 from textual.containers import Horizontal
 from textual.content import Content
+from textual.message import Message
 from textual.widgets import Static
 
 from leasetop import text
@@ -10,12 +11,23 @@ from leasetop.model import Snapshot, State, Tally
 
 
 class Tile(Static):
-    """A titled box with two lines: a figure, and what to know about it."""
+    """A titled box with two lines: a figure, and what to know about it. A click asks for the tab of that name."""
+
+    class Chosen(Message):
+        """A click."""
+
+        def __init__(self, view: str) -> None:
+            super().__init__()
+            self.view = view
 
     def __init__(self, title: str, state: State) -> None:
         super().__init__(markup=False, classes=f"tile -{state}")
         self.border_title = Content(title)
+        self._title = title
         self._said = ("", "")
+
+    def on_click(self) -> None:
+        self.post_message(self.Chosen(self._title))
 
     def show(self, figure: str, note: str, alarm: bool = False) -> None:
         self.set_class(alarm, "-alarm")
@@ -48,8 +60,11 @@ class Tiles(Horizontal):
 
         tallies = snapshot.tallies
         scheduled = tallies.get(State.SCHEDULED, Tally())
-        waiting = f" +{text.count(scheduled.count, scheduled.capped)} later" if scheduled.count else ""
-        self._pending.show(figure(State.PENDING) + waiting, ago("oldest", tallies.get(State.PENDING)))
+        waiting = f" +{text.count(scheduled.count, scheduled.capped)}" if scheduled.count else ""
+        pending = figure(State.PENDING) + waiting
+        if waiting and len(pending) + len(" later") <= self._pending.size.width:
+            pending += " later"
+        self._pending.show(pending, ago("oldest", tallies.get(State.PENDING)))
         more = "+" if snapshot.owners_capped else ""
         owners = text.plural(snapshot.live_owner_count, "owner") + more if snapshot.has_owners else "by whom: not kept"
         self._processing.show(figure(State.PROCESSING), owners)
