@@ -25,7 +25,12 @@ PAST = {
     "undo_requeue": "put back",
 }
 """Act -> what a job is after it."""
-_ACTS = {past: act for act, past in PAST.items()}
+_ACTS = {past: act for act, past in PAST.items()} | {
+    "requeue undone": "undo_requeue",
+    "run now": "run_now",
+    "released by an operator": "release",
+}
+"""What a history has, or a job is, after an act -> the act."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from leasetop import text
-from leasetop.model import NEVER, Job, Reason, Snapshot, State, Swept, written
+from leasetop.model import ALWAYS, NEVER, Job, Reason, Snapshot, State, Swept, written
 from leasetop.profile import Profile
 
 
@@ -155,6 +155,11 @@ def job_json(job: Job, now: datetime) -> dict[str, Any]:
         "lease_endless": endless,
         "stage": job.stage,
         "kind": job.kind,
+        "lease_until": _iso(job.lease_until),
+        "claimed_at": _iso(job.claimed_at),
+        "created_at": _iso(job.created_at),
+        "finished_at": _iso(job.finished_at),
+        "as_of": now.isoformat(),
         "age_s": _seconds_since(job.created_at, now),
         "idempotency_key": job.idempotency_key,
         "amount": job.amount,
@@ -261,6 +266,11 @@ def _note(snapshot: Snapshot, state: State) -> str:
     if state in (State.FAILED, State.COMPLETED, State.CANCELLED):
         return f"newest {text.duration(now - tally.newest)} ago" if tally.newest else ""
     return f"oldest {text.duration(now - tally.oldest)}" if tally.oldest else ""
+
+
+def _iso(moment: datetime | None) -> str | None:
+    """Infinity is no instant: `lease_endless` says it."""
+    return None if moment is None or moment in (ALWAYS, NEVER) else moment.isoformat()
 
 
 def _seconds_since(moment: datetime | None, now: datetime) -> float | None:

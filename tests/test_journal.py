@@ -183,7 +183,6 @@ async def test_on_the_home_table_the_history_is_the_journal(dsn: str) -> None:
         assert [(entry.act, entry.actor, entry.reason) for entry in read] == [
             ("discard", "ops@box", "a duplicate"),
             ("park", "ops@box", "wait for the bank"),
-            ("expired", "ops@box", "parked by an operator"),
         ]
         assert lines() == []
     finally:

@@ -320,19 +320,19 @@ class LeasetopApp(App[None]):
         self.push_screen(JournalScreen())
 
     @work(exclusive=True, group="export")
-    async def export(self, what: str, rows: list[dict[str, object]]) -> None:
-        """Writes rows to a file that the operator names."""
+    async def export(self, what: str, rows: list[dict[str, object]], beyond: str = "") -> None:
+        """Writes rows to a file that the operator names; `beyond` says what is not among them."""
         if not rows or self.snapshot is None:
             self.say(f"no {what} are shown", failed=True)
             return
-        path = await self.push_screen_wait(ExportDialog(what, self.snapshot.clock.now()))
+        path = await self.push_screen_wait(ExportDialog(what, self.snapshot.clock.now(), beyond))
         if path is not None:
             try:
                 export.write(path, rows)
             except LeasetopError as error:
                 self.say(str(error), failed=True)
             else:
-                self.say(f"{path}: {text.count(len(rows))} {what} written")
+                self.say(f"{text.count(len(rows))} {what} written to {path.absolute()}{beyond}")
 
     def show_jobs(self, line: str, view: View) -> None:
         """The jobs screen with another filter."""

@@ -19,13 +19,15 @@ class ExportDialog(ModalScreen[Path | None]):
 
     BINDINGS = [Binding("escape", "cancel", "Cancel")]
 
-    def __init__(self, what: str, at: datetime) -> None:
+    def __init__(self, what: str, at: datetime, beyond: str = "") -> None:
         super().__init__()
-        self._what, self._at = what, at
+        self._what, self._at, self._beyond = what, at, beyond
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog -small"):
             yield Input(value=f"leasetop-{self._what}-{self._at:%Y%m%dT%H%M%SZ}.csv", compact=True)
+            if self._beyond:
+                yield Static(self._beyond.removeprefix("; ").capitalize(), id="beyond", markup=False)
             yield Static(".csv or .json; enter writes it, esc cancels", id="hint", markup=False)
 
     def on_mount(self) -> None:

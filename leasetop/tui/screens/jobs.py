@@ -301,7 +301,10 @@ class JobsScreen(Board):
         table = self.query_one(Jobs)
         if table.clock is not None:
             now = table.clock.now()
-            self.top.export("jobs", [report.job_json(job, now) for job in table.values])
+            snapshot = self.top.snapshot
+            more = snapshot is not None and not _is_whole(snapshot)
+            beyond = "; there are more than those that are shown: G at the end of the list loads them" if more else ""
+            self.top.export("jobs", [report.job_json(job, now) for job in table.values], beyond)
 
     def action_workers(self) -> None:
         self.top.open_workers()

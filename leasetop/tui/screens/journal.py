@@ -1,5 +1,7 @@
 """The journal: what operators did to this queue, when, why, what they saw, and what came of it."""
 
+from datetime import datetime
+
 from textual import on, work
 from textual.app import ComposeResult
 from textual.containers import VerticalScroll
@@ -13,7 +15,7 @@ from leasetop.model import written
 from leasetop.tui import acts
 from leasetop.tui.screens.board import Board
 from leasetop.tui.widgets.header import Header
-from leasetop.tui.widgets.rows import Column, Rows
+from leasetop.tui.widgets.rows import Cell, Column, Rows
 
 _MOST = 500
 """Acts that are read."""
@@ -41,8 +43,10 @@ class JournalScreen(Board):
                 Column("BY", 12, lambda entry, _: (text.safe(entry.actor), ""), share=1),
                 Column("ACT", 10, lambda entry, _: (text.safe(entry.act), "" if entry.done else "failed"), share=1),
                 Column("JOB", 8, lambda entry, _: (text.safe(written(entry.job)), ""), share=1),
-                Column("REASON", 12, lambda entry, _: (text.safe(entry.reason) or "-", ""), share=3, rank=1),
-                Column("RESULT", 12, lambda entry, _: (_result(entry), "" if entry.done else "failed"), share=3),
+                Column("REASON", 12, lambda entry, _: (text.safe(entry.reason) or "-", ""), share=3),
+                Column(
+                    "RESULT", 12, lambda entry, _: (_result(entry), "" if entry.done else "failed"), share=3, rank=1
+                ),
             ],
             empty="asking ...",
             id="entries",
@@ -116,6 +120,10 @@ class JournalScreen(Board):
         self.top.export("acts", [_row(entry) for entry in self._shown])
 
 
+def _result_cell(entry: Entry, _: int) -> Cell:
+    return _result(entry), "" if entry.done else "failed"
+
+
 def _result(entry: Entry) -> str:
     return text.safe(entry.result.removeprefix(f"job {written(entry.job)}: ")) or ("done" if entry.done else "-")
 
@@ -129,8 +137,17 @@ def _whole(entry: Entry) -> str:
     return " ".join(map(str, _row(entry).values())).lower()
 
 
+def _plain(value: object) -> object:
+    """A time as elsewhere on the screen; anything else as it is."""
+    try:
+        return text.instant(datetime.fromisoformat(value)) if isinstance(value, str) else value
+    except ValueError:
+        return value
+
+
 def _told(entry: Entry) -> str:
-    seen = ", ".join(f"{text.safe(name)} {text.safe(value)}" for name, value in entry.seen.items() if value is not None)
+    told = {name: _plain(value) for name, value in entry.seen.items() if value not in (None, False)}
+    seen = ", ".join(f"{text.safe(name).replace('_', ' ')} {text.safe(value)}" for name, value in told.items())
     done = "" if entry.done else ", refused"
     why, came = text.safe(entry.reason, 2000) or "-", text.safe(entry.result, 2000) or "-"
     return (
