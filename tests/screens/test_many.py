@@ -595,3 +595,109 @@ async def test_a_slow_question_before_a_dialog_says_so_and_can_be_given_up(app: 
         assert still.acts == []
         await pilot.press("space")
         assert app.query_one(Jobs).marked
+
+
+async def test_tabs_and_tiles_can_be_clicked(app: LeasetopApp) -> None:
+    async with app.run_test(size=(100, 30)) as pilot:
+        await settled(pilot)
+        left = str(app.query_one(Tabs).content).index("5 Failed")
+        await pilot.click(Tabs, offset=(left + 1, 0))
+        await settled(pilot)
+        assert app.poller.view is View.FAILED
+        await pilot.click(".tile.-stuck", offset=(2, 1))
+        await settled(pilot)
+        assert app.poller.view is View.STUCK
+
+
+async def test_a_tab_without_leases_has_no_column_for_them(app: LeasetopApp) -> None:
+    async with app.run_test(size=(100, 30)) as pilot:
+        await settled(pilot)
+        for key, there in (("1", True), ("2", False), ("4", True), ("5", False), ("6", False), ("7", True)):
+            await pilot.press(key)
+            await settled(pilot)
+            assert ("LEASE" in [column.title for column in app.query_one(Jobs).columns]) is there
+
+
+async def test_the_cursor_stays_on_its_job_when_the_filter_lets_it_through(app: LeasetopApp, still: StillQueue) -> None:
+    async with app.run_test(size=(100, 30)) as pilot:
+        await settled(pilot)
+        await pilot.press("j", "j")
+        before, everything = cursor(app), still.jobs
+        still.jobs = ()
+        await pilot.press("slash", *"pay")
+        await settled(pilot)
+        assert cursor(app) is None
+        still.jobs = everything
+        await pilot.press("a")
+        await settled(pilot)
+        assert cursor(app) == before
+        await pilot.press("escape")
+        await settled(pilot)
+        assert cursor(app) == before
+
+
+async def test_a_mark_that_cannot_be_seen_any_more_is_taken_away_and_told(app: LeasetopApp, still: StillQueue) -> None:
+    async with app.run_test(size=(100, 30)) as pilot:
+        await settled(pilot)
+        await pilot.press("space", "space")
+        assert [one.id for one in app.query_one(Jobs).marked] == ["8841", "8842"]
+        still.change(8841, gone=True)
+        await pilot.press("R")
+        await settled(pilot)
+        assert [one.id for one in app.query_one(Jobs).marked] == ["8842"]
+        assert "1 marked job left this list, and the mark with it: 8841" in said(app)
+        await pilot.press("slash", "x")
+        await settled(pilot)
+        assert "1 mark taken away" in said(app)
+
+
+async def test_a_job_beyond_the_page_has_not_left(app: LeasetopApp, still: StillQueue) -> None:
+    still.jobs = tuple(job(number, State.PENDING) for number in range(600))
+    async with app.run_test(size=(100, 30)) as pilot:
+        await settled(pilot)
+        await pilot.press("j")
+        still.jobs = still.jobs[2:]
+        await pilot.press("R")
+        await settled(pilot)
+        assert app.query_one(Jobs).on_ghost
+        assert app.query_one(Jobs).ghost_says == "(beyond)"
+
+
+async def test_money_under_way_is_told_of_before_a_discard(app: LeasetopApp) -> None:
+    async with app.run_test(size=(140, 40)) as pilot:
+        await settled(pilot)
+        await pilot.press("D")
+        await settled(pilot)
+        assert "It had reached a stage: money may have moved" in str(app.screen.query_one("#verdict", Static).content)
+        assert "Discard job 8841" in str(app.screen.query_one(".dialog").border_title)
+        await pilot.press("escape")
+
+
+async def test_an_act_on_very_many_needs_their_number(app: LeasetopApp, still: StillQueue) -> None:
+    still.jobs = tuple(job(number, State.PENDING) for number in range(60))
+    async with app.run_test(size=(100, 30)) as pilot:
+        await settled(pilot)
+        await pilot.press("asterisk", "D")
+        await settled(pilot)
+        await pilot.press(*"twice", "enter")
+        await settled(pilot)
+        assert still.acts == []
+        await pilot.press(*"60", "enter")
+        await finished(pilot, "bulk")
+        assert len(still.acts) == 60
+        await pilot.press("escape")
+
+
+async def test_the_details_scroll_by_the_keys_of_vi_where_they_fill_the_screen(app: LeasetopApp) -> None:
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settled(pilot)
+        before = cursor(app)
+        await pilot.press("enter")
+        await settled(pilot)
+        await pilot.press("G")
+        await pilot.pause()
+        pane = app.query_one(DetailPane)
+        assert pane.scroll_target_y > 0
+        assert cursor(app) == before
+        await pilot.press("escape", "j")
+        assert cursor(app) != before

@@ -41,12 +41,10 @@ class JournalScreen(Board):
             [
                 Column("WHEN", 20, lambda entry, _: (text.instant(entry.at), "")),
                 Column("BY", 12, lambda entry, _: (text.safe(entry.actor), ""), share=1),
-                Column("ACT", 10, lambda entry, _: (text.safe(entry.act), "" if entry.done else "failed"), share=1),
+                Column("ACT", 12, _act_cell, share=1),
                 Column("JOB", 8, lambda entry, _: (text.safe(written(entry.job)), ""), share=1),
                 Column("REASON", 12, lambda entry, _: (text.safe(entry.reason) or "-", ""), share=3),
-                Column(
-                    "RESULT", 12, lambda entry, _: (_result(entry), "" if entry.done else "failed"), share=3, rank=1
-                ),
+                Column("RESULT", 12, _result_cell, share=3, rank=1),
             ],
             empty="asking ...",
             id="entries",
@@ -118,6 +116,11 @@ class JournalScreen(Board):
 
     def action_export(self) -> None:
         self.top.export("acts", [_row(entry) for entry in self._shown])
+
+
+def _act_cell(entry: Entry, _: int) -> Cell:
+    """A colour alone would not say that it was refused."""
+    return (text.safe(entry.act), "") if entry.done else (f"✗ {text.safe(entry.act)}", "failed")
 
 
 def _result_cell(entry: Entry, _: int) -> Cell:
