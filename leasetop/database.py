@@ -9,7 +9,7 @@ in between changes nothing. Passwords never leave this module.
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -18,6 +18,7 @@ from typing import Any
 import psycopg
 from psycopg import conninfo, pq, sql
 from psycopg.abc import Buffer
+from psycopg.rows import dict_row
 from psycopg.types.datetime import TimestamptzLoader
 from psycopg.types.string import TextLoader
 
@@ -27,6 +28,10 @@ from leasetop.model import ALWAYS, NEVER
 
 Row = Mapping[str, Any]
 """A row as it enters; rows become model objects in answers.py and queue.py, and nowhere else."""
+
+Question = tuple[bytes | None, Mapping[str, object]]
+"""A statement with what its parameters are; None where there is nothing to ask."""
+_READING = b"BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 
 # What it logs is that a pipeline was given up after an error, and that error is told here.
 logging.getLogger("psycopg").setLevel(logging.ERROR)
@@ -149,15 +154,46 @@ class Database:
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[psycopg.AsyncConnection]:
         """One transaction in which all reads agree with each other. Raises Unreachable or Refused."""
-        async with self._transaction("reading", "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY") as connection:
+        async with self._transaction("reading", _READING) as connection:
             yield connection
+
+    async def ask(self, questions: Sequence[Question]) -> list[list[Row] | None]:
+        """The answers to all questions, None for one that is None, from one transaction that only reads.
+
+        In one round trip: over a slow line that is what a refresh costs. Raises Unreachable or Refused.
+        """
+        async with self._locks["reading"]:
+            connection = await self._line("reading")
+            try:
+                cursors: list[psycopg.AsyncCursor[Row] | None] = []
+                async with connection.pipeline():
+                    await connection.execute(_READING)
+                    await connection.execute(*_set_local(self._limits.settings()))
+                    for sql, given in questions:
+                        cursors.append(None if sql is None else connection.cursor(row_factory=dict_row))
+                        if sql is not None:
+                            await cursors[-1].execute(sql, given)  # type: ignore[union-attr]
+                    await connection.execute(b"COMMIT")
+                return [None if cursor is None else list(await cursor.fetchall()) for cursor in cursors]
+            except psycopg.Error as error:
+                await self._give_up(connection)
+                raise in_words(error) from error
+            except BaseException:
+                await self._give_up(connection)
+                raise
+
+    @property
+    def host(self) -> str:
+        """Where the server was reached that answered last; empty before there was an answer."""
+        connection = self._lines.get("reading")
+        return "" if connection is None else connection.info.host
 
     @asynccontextmanager
     async def acting(self) -> AsyncIterator[psycopg.AsyncConnection]:
         """One transaction that may write, rolled back on any error. Raises Unreachable or Refused."""
         # Never READ WRITE: a session or role that somebody set read-only is to stay that.
-        mode = ", READ ONLY" if self._read_only else ""
-        async with self._transaction("acting", f"BEGIN ISOLATION LEVEL READ COMMITTED{mode}") as connection:
+        mode = b", READ ONLY" if self._read_only else b""
+        async with self._transaction("acting", b"BEGIN ISOLATION LEVEL READ COMMITTED" + mode) as connection:
             yield connection
 
     async def close(self) -> None:
@@ -167,13 +203,13 @@ class Database:
         self._lines.clear()
 
     @asynccontextmanager
-    async def _transaction(self, kind: str, begin: str) -> AsyncIterator[psycopg.AsyncConnection]:
+    async def _transaction(self, kind: str, begin: bytes) -> AsyncIterator[psycopg.AsyncConnection]:
         async with self._locks[kind]:
             connection = await self._line(kind)
             try:
                 # One round trip for the beginning: the pipeline sends both before it waits.
                 async with connection.pipeline():
-                    await connection.execute(begin.encode())
+                    await connection.execute(begin)
                     await connection.execute(*_set_local(self._limits.settings()))
                 yield connection
                 await connection.execute(b"COMMIT")

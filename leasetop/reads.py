@@ -17,7 +17,7 @@ from leasetop import answers, journal, paging, reading, statements
 from leasetop import profile as profiles
 from leasetop.anomalies import KNOWN, Findings, Late
 from leasetop.clock import ServerClock
-from leasetop.database import Database, Row
+from leasetop.database import Database, Question, Row
 from leasetop.errors import Refused
 from leasetop.filter import Filter, parse
 from leasetop.journal import Site
@@ -107,26 +107,22 @@ class Reads:
         """
         wanted = chosen or Filter()
         asked = time.monotonic()
-        async with self.database.reading() as connection:
-            if self._closed is None:
+        if self._closed is None:
+            async with self.database.reading() as connection:
                 self._closed = await self._closed_to_us(connection)
-            cursors = await self._ask(
-                connection,
-                [
-                    (SERVER, {}),
-                    (self._bind(reading.tallies(self.profile)), {}),
-                    (
-                        self._jobs(view, wanted, sort, descending, after, everywhere),
-                        {"limit": limit, **wanted.values, **(paging.parameters(after.values) if after else {})},
-                    ),
-                    (self._owners, {"limit": owners}),
-                    (self._watchers, {}),
-                    (self._throughput, _throughput_parameters()),
-                    (_END, {}),
-                ],
-            )
-            server, tallies, jobs, held, watchers, throughput, end = [await rows_of(cursor) for cursor in cursors]
-            host = connection.info.host
+            asked = time.monotonic()
+        server, tallies, jobs, held, watchers, throughput, end = await self._ask_at_once(
+            (SERVER, {}),
+            (self._bind(reading.tallies(self.profile)), {}),
+            (
+                self._jobs(view, wanted, sort, descending, after, everywhere),
+                {"limit": limit, **wanted.values, **(paging.parameters(after.values) if after else {})},
+            ),
+            (self._owners, {"limit": owners}),
+            (self._watchers, {}),
+            (self._throughput, _throughput_parameters()),
+            (_END, {}),
+        )
         answered, here = time.monotonic(), datetime.now(UTC)
         assert server and tallies and end
         now = server[0]["now"]
@@ -134,7 +130,7 @@ class Reads:
         for row in tallies:
             counted[answers.state(row)] = counted.get(answers.state(row), Tally()) + answers.tally(row)
         return Snapshot(
-            server=answers.server(server[0], host),
+            server=answers.server(server[0], self.database.host),
             clock=ServerClock.read(now, asked, answered),
             queue=self.profile.title,
             view=view,
@@ -171,19 +167,12 @@ class Reads:
     async def detail(self, key: Key) -> Detail:
         """One job and its history. Raises Unreachable or Refused."""
         asked = time.monotonic()
-        async with self.database.reading() as connection:
-            server, jobs, history, journal_table = [
-                await rows_of(cursor)
-                for cursor in await self._ask(
-                    connection,
-                    [
-                        (SERVER, {}),
-                        (self._one, self._key(key) | {"limit": 1}),
-                        (self._history, self._key(key) | {"limit": _HISTORY}),
-                        (JOURNAL, {}),
-                    ],
-                )
-            ]
+        server, jobs, history, journal_table = await self._ask_at_once(
+            (SERVER, {}),
+            (self._one, self._key(key) | {"limit": 1}),
+            (self._history, self._key(key) | {"limit": _HISTORY}),
+            (JOURNAL, {}),
+        )
         assert server is not None
         return Detail(
             job=self._job(jobs[0]) if jobs else None,
@@ -200,8 +189,7 @@ class Reads:
         sql = reading.payload(self.profile)
         if sql is None:
             return None
-        async with self.database.reading() as connection:
-            rows = await self._fetch(connection, self._bind(sql), self._key(key) | {"longest": _WHOLE})
+        (rows,) = await self._ask_at_once((self._bind(sql), self._key(key) | {"longest": _WHOLE}))
         if not rows or rows[0]["payload"] is None:
             return None
         return Payload(rows[0]["payload"], rows[0]["length"])
@@ -232,8 +220,8 @@ class Reads:
         for begin in range(0, len(wanted), PAGE):
             page = wanted[begin : begin + PAGE]
             given = {f"keys_{column.name}": [key[n] for key in page] for n, column in enumerate(self.profile.live.key)}
-            async with self.database.reading() as connection:
-                jobs = self._jobs_of(await self._fetch(connection, sql, given))
+            (rows,) = await self._ask_at_once((sql, given))
+            jobs = self._jobs_of(rows or ())
             found |= dict.fromkeys(page) | {job.key: job for job in jobs}
         return found
 
@@ -284,19 +272,18 @@ class Reads:
         """Jobs of one state (None: all), for the command line."""
         states = (state,) if state else View.ALL.states
         asked = time.monotonic()
-        async with self.database.reading() as connection:
-            now = (await self._fetch(connection, SERVER, {}))[0]["now"]
-            sql = reading.jobs(reading.arms(self.profile, states))
-            rows = await self._fetch(connection, self._bind(sql), {"limit": limit}) if sql else []
-        return self._jobs_of(rows)[:limit], ServerClock.read(now, asked, time.monotonic())
+        sql = reading.jobs(reading.arms(self.profile, states))
+        server, rows = await self._ask_at_once((SERVER, {}), (self._bind(sql) if sql else None, {"limit": limit}))
+        assert server is not None
+        return self._jobs_of(rows or ())[:limit], ServerClock.read(server[0]["now"], asked, time.monotonic())
 
     async def expired(self, limit: int = PAGE) -> tuple[Job, ...]:
         """The preview of a sweep: the jobs whose lease is over, oldest first, at most `limit`."""
         # That the owner of a job in a table of one's own is not to be found proves nothing: no sweep takes it.
         swept = (Reason.EXPIRED,) if self.profile.label == "own" else _SWEPT
         sql = reading.jobs([arm for arm in reading.arms(self.profile, [State.STUCK]) if arm.reason in swept])
-        async with self.database.reading() as connection:
-            return tuple(map(self._job, await self._fetch(connection, self._bind(sql), {"limit": limit})))
+        (rows,) = await self._ask_at_once((self._bind(sql), {"limit": limit}))
+        return tuple(map(self._job, rows or ()))
 
     async def anomalies(self) -> Findings:
         """Rows that should not be there, among the first reading.CAP of each state. For now and then, not each refresh.
@@ -311,9 +298,7 @@ class Reads:
             counted = b"SELECT count(*) AS count FROM (%b) AS these" % jobs if jobs else None
             questions.append((counted, {**chosen.values, "limit": reading.CAP}))
         late = self._bind(self.profile.late) if self.profile.late else None
-        async with self.database.reading() as connection:
-            cursors = await self._ask(connection, [*questions, (late, {"limit": PAGE})])
-            rows = [await rows_of(cursor) for cursor in cursors]
+        rows = await self._ask_at_once(*questions, (late, {"limit": PAGE}))
         counts = {one: found[0]["count"] for one, found in zip(told, rows[:-1], strict=True) if found}
         return Findings(
             {one: number for one, number in counts.items() if number},
@@ -441,6 +426,10 @@ class Reads:
 
     def _key(self, key: Key) -> dict[str, object]:
         return {f"key_{column.name}": part for column, part in zip(self.profile.live.key, key, strict=True)}
+
+    async def _ask_at_once(self, *questions: Question) -> list[list[Row] | None]:
+        """All of it in one transaction and one round trip; None for those that this profile cannot answer."""
+        return await self.database.ask([(sql, {**self.profile.values, **given}) for sql, given in questions])
 
     async def _ask(
         self,
