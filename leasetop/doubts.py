@@ -72,7 +72,10 @@ async def look_for_words(
     for column in table.columns:
         if column.key or column.name in ignored or column.base in _WORDLESS or column.base.endswith("[]"):
             continue
-        used = [*await tables.values(database, table, column), *await tables.declared(database, table, column)]
+        if column is columns.get("payload") or naming.HARMLESS.fullmatch(naming.plain(column.name)):
+            # Long texts are not read for that.
+            continue
+        used = [*await tables.values(database, table, column, _FEW), *await tables.declared(database, table, column)]
         found = {naming.plain(value) for value in used if value is not None} & words
         if len(found) > 1:
             name = text.safe(column.name)
@@ -82,6 +85,7 @@ async def look_for_words(
             )
 
 
+_FEW = 2_000
 _WORDLESS = {
     *("smallint", "integer", "bigint", "numeric", "real", "double precision", "money", "boolean", "uuid", "bytea"),
     *("json", "jsonb", "xml", "date", "interval", "inet", "timestamp with time zone", "timestamp without time zone"),

@@ -171,9 +171,20 @@ class Meaning:
             "key": {column.name: {"sql": column.sql, "type": column.type} for column in self.key},
             "columns": self._fields(),
             "states": self._predicates(),
+            **self._payload(),
             "since": self._since(),
             "order": self._order(),
             "actions": self._actions(),
+        }
+
+    def _payload(self) -> dict[str, Any]:
+        if "payload" not in self.columns:
+            return {}
+        column = self.columns["payload"]
+        return {
+            "payload": {
+                "sql": f"encode(j.{column.quoted}, 'escape')" if column.base == "bytea" else f"j.{column.quoted}"
+            }
         }
 
     def _fields(self) -> dict[str, str]:

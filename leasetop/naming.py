@@ -43,6 +43,7 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "finished_at": ("finishedat", "completedat", "doneat", "endedat", "processedat"),
     "failed_at": ("failedat", "diedat", "deadat"),
     "idempotency_key": ("idempotencykey", "idemkey", "dedupkey", "idempotencytoken", "requestid"),
+    "payload": ("payload", "body", "data", "args", "arguments", "params", "jobdata", "input", "message", "content"),
     "amount": ("amount", "total", "amountminor", "amountcents"),
 }
 STATES: Mapping[State, tuple[str, ...]] = {

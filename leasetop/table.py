@@ -186,7 +186,9 @@ async def look(database: Database, name: str) -> Table:
     return Table(found["quoted"], columns, indexes, references, neighbours, found["has_children"])
 
 
-async def values(database: Database, table: Table, column: TableColumn) -> Mapping[str | None, int]:
+async def values(
+    database: Database, table: Table, column: TableColumn, sample: int = _SAMPLE
+) -> Mapping[str | None, int]:
     """How often each value stands in a column, the most frequent first, in a bounded sample. Raises as `look`."""
     keys = [one.quoted for one in table.columns if one.key]
     # Of a large table from both ends, by the index of the key: what is old is done, what is new may be in any state.
@@ -201,7 +203,7 @@ async def values(database: Database, table: Table, column: TableColumn) -> Mappi
         column=_verbatim(column.quoted),
         table=_verbatim(table.quoted),
         newest=_verbatim(newest),
-        sample=sql.Literal(_SAMPLE),
+        sample=sql.Literal(sample),
         most=sql.Literal(_MOST_VALUES),
     )
     async with database.reading() as connection:

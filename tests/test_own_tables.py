@@ -1068,3 +1068,13 @@ async def test_one_instant_beyond_all_calendars_does_not_close_the_table(
     )
     queue = await understood(database, **told)
     assert [(await the_job(queue, one)).state for one in "123"] == [State.PROCESSING, State.PROCESSING, State.STUCK]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"), [("jsonb", "'{\"a\": 12.30}'"), ("bytea", "'{\"a\": 12.30}'"), ("text", "'{\"a\": 12.30}'")]
+)
+async def test_a_payload_is_shown_as_it_is(database: Database, hand: psycopg.Connection, kind: str, value: str) -> None:
+    run(hand, f"CREATE TABLE jobs ({JOBS}, body {kind})", HELD, f"UPDATE jobs SET body = {value}")
+    found = await (await understood(database)).payload(("1",))
+    assert found is not None
+    assert found.text == '{"a": 12.30}'

@@ -57,7 +57,7 @@ class FilterLine(Vertical):
 
     def show(self, snapshot: Snapshot | None) -> None:
         """How much was looked at."""
-        said = f"the filter stays as it was: {self._error}" if self._error else self._chosen.explained
+        said = f"{self._error} (until then: {self._chosen.explained})" if self._error else self._chosen.explained
         found = ""
         if snapshot is not None and snapshot.chosen == self._chosen:
             if self._chosen:
@@ -70,8 +70,13 @@ class FilterLine(Vertical):
                 found += ", among all"
             elif capped:
                 found += f", among the first {text.count(reading.CAP)} of {' and '.join(capped)}: F looks through all"
+        keys = "   enter: to the list, esc: clears" if self.query_one(Input).has_focus and not self._error else ""
         self.query_one("#explained", Static).update(
-            Content.assemble((text.safe(said), "$text-error" if self._error else "$text-muted"), (found, "bold")),
+            Content.assemble(
+                (text.safe(said), "$text-error" if self._error else "$text-muted"),
+                (found, "bold"),
+                (keys, "$text-muted"),
+            ),
             layout=False,
         )
 
