@@ -56,8 +56,8 @@ def _is_there_none(table: Table, columns: Mapping[str, TableColumn], told: Mappi
         listed = ", ".join(map(text.safe, suspects[:5]))
         raise MappingError(
             f"{table.quoted}: does {listed} say whether a job is done? Tell the status with --set status=COLUMN "
-            f"(and --set pending=VALUE ...), its end with --set finished_at=COLUMN, or --set status={naming.NONE} "
-            "where a row's lock is all there is"
+            "(and --set pending=VALUE ...), its end with --set finished_at=COLUMN or --set done=COLUMN (a boolean), or "
+            f"--set status={naming.NONE} where a row's lock is all there is"
         )
 
 

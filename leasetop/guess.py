@@ -33,6 +33,9 @@ async def guess(database: Database, name: str, told: Mapping[str, str] | None = 
     columns, timeout = _columns(table, told)
     workers, timeout = await _workers(database, table, columns, told, timeout)
     doubts.look_for_a_status(table, columns, told)
+    if "status" in columns:
+        # The status says it.
+        columns.pop("done", None)
     await doubts.look_for_words(database, table, columns, told)
     states = await _states(database, table, columns.get("status"), told)
     # Whoever told that another column counts from the claim did not mean that it is one of a holder's.
@@ -189,6 +192,8 @@ async def _places(
 def _fits(name: str, column: TableColumn) -> bool:
     if name in naming.INSTANTS:
         return column.is_instant
+    if name == "done":
+        return column.base == "boolean"
     if name in ("attempts", "max_attempts"):
         return column.base in ("smallint", "integer", "bigint")
     return True
@@ -197,7 +202,7 @@ def _fits(name: str, column: TableColumn) -> bool:
 def _fitting(name: str, column: TableColumn) -> TableColumn:
     """The column that the operator told, if it can be what it is told to be."""
     if not _fits(name, column):
-        wanted = "a timestamp" if name in naming.INSTANTS else "an integer"
+        wanted = "a timestamp" if name in naming.INSTANTS else "a boolean" if name == "done" else "an integer"
         raise MappingError(
             f"--set: {text.safe(column.name)} is {text.safe(column.type)}, and {name} must be {wanted}; "
             "a profile written by hand can convert it"

@@ -37,7 +37,7 @@ class Meaning:
 
     table: Table
     columns: Mapping[str, TableColumn]
-    """Canonical field -> column; besides those of a profile: locked_at, heartbeat_at, failed_at."""
+    """Canonical field -> column; besides those of a profile: locked_at, heartbeat_at, failed_at, done."""
     states: Mapping[State, Sequence[str]]
     """Stored values for each state, the one that acts write first; empty where the table has no status column."""
     time_zone: str = "UTC"
@@ -214,7 +214,8 @@ class Meaning:
 
     def _fence(self) -> str:
         """Changes with each write to the row, whichever column it is about."""
-        names = ["status", "owner", "attempts", "lease_until", "locked_at", "heartbeat_at", "failed_at", "finished_at"]
+        names = ["status", "owner", "attempts", "lease_until", "locked_at", "heartbeat_at", "failed_at"]
+        names += ["finished_at", "done"]
         parts = [f"j.{self.columns[name].quoted}" for name in names if name in self.columns]
         return f"ROW({', '.join(['j.xmin', *parts])})::text"
 
@@ -261,10 +262,12 @@ class Meaning:
     @property
     def _done(self) -> str:
         """Finished for good, as SQL; where there is no status, an end is the only sign."""
-        if "status" in self.columns or not self.has_instant("finished_at"):
+        if "status" in self.columns:
             return ""
+        signs = [f"({self._ended})"] if self.has_instant("finished_at") else []
+        signs += [f"j.{self.columns['done'].quoted} IS TRUE"] if "done" in self.columns else []
         failed = f" AND NOT ({self._failed})" if self._failed else ""
-        return f"{self._ended}{failed}"
+        return f"({' OR '.join(signs)}){failed}" if signs else ""
 
     @property
     def _failed(self) -> str:

@@ -42,6 +42,10 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "run_after": ("runafter", "runat", "scheduledat", "availableat", "nextrunat", "notbefore", "scheduledfor"),
     "finished_at": ("finishedat", "completedat", "doneat", "endedat", "processedat"),
     "failed_at": ("failedat", "diedat", "deadat"),
+    "done": (
+        *("done", "completed", "complete", "finished", "processed", "isdone", "iscompleted", "iscomplete"),
+        *("isfinished", "isprocessed"),
+    ),
     "idempotency_key": ("idempotencykey", "idemkey", "dedupkey", "idempotencytoken", "requestid"),
     "payload": ("payload", "body", "data", "args", "arguments", "params", "jobdata", "input", "message", "content"),
     "amount": ("amount", "total", "amountminor", "amountcents"),

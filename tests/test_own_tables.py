@@ -1078,3 +1078,33 @@ async def test_a_payload_is_shown_as_it_is(database: Database, hand: psycopg.Con
     found = await (await understood(database)).payload(("1",))
     assert found is not None
     assert found.text == '{"a": 12.30}'
+
+
+async def test_a_boolean_may_say_that_a_job_is_done(database: Database, hand: psycopg.Connection) -> None:
+    run(
+        hand,
+        "CREATE TABLE jobs (id int PRIMARY KEY, payload jsonb, done boolean NOT NULL DEFAULT false, locked_by text, "
+        "locked_until timestamptz)",
+        """INSERT INTO jobs (id, done, locked_by, locked_until) VALUES
+           (1, true, 'w', now() - interval '1 h'), (2, false, NULL, NULL), (3, false, 'w', now() + interval '1 h'),
+           (4, false, 'w', now() - interval '1 h')""",
+    )
+    queue = await understood(database)
+    states = [(await the_job(queue, one)).state for one in "1234"]
+    assert states == [State.COMPLETED, State.PENDING, State.PROCESSING, State.STUCK]
+    assert "Completed" in (await queue.requeue(await the_job(queue), "ops", "x")).words
+    assert [one.key for one in await queue.sweep(Policy.REQUEUE, "ops")] == [("4",)]
+    seen = await the_job(queue, "3")
+    run(hand, "UPDATE jobs SET done = true WHERE id = 3")
+    assert not (await queue.requeue(seen, "ops", "x", force=True)).done
+
+
+async def test_a_boolean_by_another_name_is_told(database: Database, hand: psycopg.Connection) -> None:
+    run(
+        hand,
+        "CREATE TABLE jobs (id int PRIMARY KEY, ok boolean, locked_by text, locked_until timestamptz)",
+        "INSERT INTO jobs VALUES (1, true, 'w', now() - interval '1 h')",
+    )
+    await asked(database, "--set done=COLUMN")
+    assert (await the_job(await understood(database, done="ok"))).state is State.COMPLETED
+    await asked(database, "done must be a boolean", done="locked_by")

@@ -79,15 +79,15 @@ class Header(Static):
             "time": (f"{snapshot.clock.now():%H:%M:%S}Z", ""),
         }
         parts = {name: part for name, part in parts.items() if part[0]}
-        short = (f"watcher {words.split(',')[0]}", parts["watcher"][1])
+        shorter = [words.replace("oldest expired lease", "expired lease"), words.split(",")[0]]
         # What goes first when there is no room; where we are, who watches and how old the data is stay to the last.
-        for name in ("version", "queue", "watcher", "role", "time", "skew", "name"):
+        for name in ("version", "queue", "watcher", "time", "role", "watcher", "skew", "name"):
             if name not in parts:
                 continue
             if sum(cell_len(said) + 2 for said, _ in parts.values()) <= self.size.width:
                 break
             if name == "watcher":
-                parts[name] = short
+                parts[name] = (f"watcher {shorter.pop(0)}", parts[name][1])
             else:
                 del parts[name]
         spare = self.size.width - sum(cell_len(said) + 2 for said, _ in parts.values())
