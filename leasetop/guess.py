@@ -6,6 +6,7 @@ What a guess rests on is names, types, foreign keys and the values that are in u
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from leasetop import doubts, naming, text
 from leasetop import table as tables
@@ -29,7 +30,7 @@ async def guess(database: Database, name: str, told: Mapping[str, str] | None = 
             raise MappingError(f"--set {text.safe(key)}: not known; known are {', '.join(sorted(naming.SETTABLE))}")
         if not value.strip():
             raise MappingError(f"--set {key}=: has no value")
-    table = await tables.look(database, name)
+    table = _with_epochs(await tables.look(database, name), told)
     columns, timeout = _columns(table, told)
     workers, timeout = await _workers(database, table, columns, told, timeout)
     doubts.look_for_a_status(table, columns, told)
@@ -51,6 +52,42 @@ async def guess(database: Database, name: str, told: Mapping[str, str] | None = 
     made.unsure = await doubts.unsure(database, made, told)
     made.notes += await _notes(database, made)
     return made
+
+
+def _with_epochs(table: Table, told: Mapping[str, str]) -> Table:
+    """The table with the numbers that are instants, where it has been told that they are."""
+    unit = told.get("epoch")
+    if unit == naming.NONE:
+        return table
+    if unit is None:
+        asked = [
+            column.name
+            for column in table.columns
+            if column.is_number
+            and not column.key
+            and (
+                naming.is_until(column.name)
+                or naming.is_beat(column.name)
+                or naming.plain(column.name) in naming.NAMES["locked_at"]
+            )
+        ]
+        if asked and not told.keys() & {"lease", "lease_until"}:
+            raise MappingError(
+                f"{table.quoted}: {', '.join(map(text.safe, asked))} is a number: an instant, counted since 1970? Tell "
+                f"with --set epoch=seconds or --set epoch=milliseconds, or --set epoch={naming.NONE} where it is none"
+            )
+        return table
+    if unit not in naming.TICKS:
+        raise MappingError(f"--set epoch={text.safe(unit)}: give seconds, milliseconds or {naming.NONE}")
+    return replace(
+        table,
+        columns=tuple(
+            replace(column, ticks=naming.TICKS[unit])
+            if column.is_number and not column.key and naming.is_instant(column.name)
+            else column
+            for column in table.columns
+        ),
+    )
 
 
 async def _time_zone(database: Database, told: Mapping[str, str]) -> str:
@@ -195,7 +232,7 @@ def _fits(name: str, column: TableColumn) -> bool:
     if name == "done":
         return column.base == "boolean"
     if name in ("attempts", "max_attempts"):
-        return column.base in ("smallint", "integer", "bigint")
+        return column.is_number
     return True
 
 

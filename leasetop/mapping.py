@@ -70,6 +70,8 @@ class Meaning:
 
     def _zoned(self, column: TableColumn, alias: str) -> str:
         expression = f"{alias}.{column.quoted}"
+        if column.ticks is not None:
+            return f"to_timestamp({expression}{'' if column.ticks == 1 else f' / {column.ticks}.0'})"
         return (
             expression
             if column.has_zone
@@ -78,6 +80,9 @@ class Meaning:
 
     def moment(self, name: str, expression: str) -> str:
         """An instant as that column stores it."""
+        ticks = self.columns[name].ticks
+        if ticks is not None:
+            return f"(extract(epoch FROM {expression}) * {ticks})::bigint"
         return expression if self.columns[name].has_zone else f"(({expression}) AT TIME ZONE {quote(self.time_zone)})"
 
     def has_instant(self, name: str) -> bool:

@@ -65,8 +65,9 @@ STATES: Mapping[State, tuple[str, ...]] = {
 OURS = frozenset({"Pending", "Processing", "Stuck", "Completed", "Failed", "Cancelled"})
 # Of these words some people mean another state: "active" is done where something was to be activated.
 TWO_EDGED = frozenset({"active", "claimed", "locked", "picked", "started", "ready", "open", "created"})
-SETTABLE = {*NAMES, "lease", "workers", "time_zone", "ignore", *(state.value for state in STATES)}
+SETTABLE = {*NAMES, "lease", "workers", "time_zone", "ignore", "epoch", *(state.value for state in STATES)}
 INSTANTS = ("lease_until", "locked_at", "heartbeat_at", "failed_at", "created_at", "run_after", "finished_at")
+TICKS = {"seconds": 1, "milliseconds": 1000}
 NONE = "none"
 """Told of a field: the table has none."""
 _LEASE_LIKE = re.compile(r"(lease|lock|claim|reserv|visib|held|hold|taken).*(until|till|expir|deadline|end)")
@@ -91,6 +92,12 @@ AHEAD = re.compile(r"next|due|deadline|schedul|retry|expire|valid|notbefore|runa
 def plain(name: str) -> str:
     """A name without case and punctuation."""
     return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
+def is_instant(name: str) -> bool:
+    """Whether a number of that name may be an instant, as seconds or milliseconds since 1970."""
+    told = plain(name)
+    return any(told in NAMES[one] for one in INSTANTS) or is_until(name) or is_beat(name) or told.endswith(("at", "ts"))
 
 
 def is_until(name: str) -> bool:

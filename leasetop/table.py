@@ -130,14 +130,20 @@ class TableColumn:
     """Made from other columns: nobody can write it."""
     key: bool
     """Part of the primary key, or of the narrowest unique one that holds no NULL."""
+    ticks: int | None = None
+    """A number that is an instant: how many of it are a second since 1970."""
+
+    @property
+    def is_number(self) -> bool:
+        return self.base in ("smallint", "integer", "bigint")
 
     @property
     def is_instant(self) -> bool:
-        return self.base.startswith("timestamp") and not self.base.endswith("[]")
+        return self.ticks is not None or (self.base.startswith("timestamp") and not self.base.endswith("[]"))
 
     @property
     def has_zone(self) -> bool:
-        return self.base.endswith("with time zone")
+        return self.ticks is not None or self.base.endswith("with time zone")
 
 
 @dataclass(frozen=True, slots=True)

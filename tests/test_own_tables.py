@@ -1108,3 +1108,30 @@ async def test_a_boolean_by_another_name_is_told(database: Database, hand: psyco
     await asked(database, "--set done=COLUMN")
     assert (await the_job(await understood(database, done="ok"))).state is State.COMPLETED
     await asked(database, "done must be a boolean", done="locked_by")
+
+
+@pytest.mark.parametrize(("unit", "ticks"), [("seconds", 1), ("milliseconds", 1000)])
+async def test_instants_may_be_numbers(database: Database, hand: psycopg.Connection, unit: str, ticks: int) -> None:
+    """As in the jobs table of a well-known web framework."""
+    run(
+        hand,
+        "CREATE TABLE jobs (id bigserial PRIMARY KEY, queue text NOT NULL, payload text NOT NULL, attempts smallint "
+        "NOT NULL, reserved_at bigint, available_at bigint NOT NULL, created_at bigint NOT NULL)",
+        f"""INSERT INTO jobs (queue, payload, attempts, reserved_at, available_at, created_at)
+            SELECT 'default', '{{}}', 1, (extract(epoch FROM now()) * {ticks})::bigint - reserved * {ticks}, 0, 1
+              FROM (VALUES (10), (NULL), (1000)) AS rows (reserved)""",
+    )
+    await asked(database, "reserved_at is a number: an instant")
+    queue = await understood(database, epoch=unit, lease="reserved_at + 90 seconds")
+    states = [(await the_job(queue, one)).state for one in "123"]
+    assert states == [State.PROCESSING, State.PENDING, State.STUCK]
+    held = await the_job(queue)
+    assert not (await queue.requeue(held, "ops", "x")).done
+    dead = await the_job(queue, "3")
+    assert queue.profile.unproven("requeue", dead)
+    assert (await queue.requeue(dead, "ops", "x")).done
+    ago = f"(extract(epoch FROM now()) * {ticks} - available_at) / {ticks}"
+    row = hand.execute(f"SELECT reserved_at, attempts, {ago} FROM jobs WHERE id = 3".encode()).fetchone()
+    assert row is not None
+    assert row[:2] == (None, 1) and abs(row[2]) < 60
+    await asked(database, "give seconds", epoch="days")
