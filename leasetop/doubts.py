@@ -1,5 +1,6 @@
 """What must be asked before a table of one's own is acted on: each wrong guess here would end a lease that lives."""
 
+import re
 from collections.abc import Mapping
 
 import psycopg
@@ -29,7 +30,7 @@ def look_for_a_status(table: Table, columns: Mapping[str, TableColumn], told: Ma
         and not column.key
         and (
             naming.plain(column.name) in naming.NAMES["status"]
-            or (column.base == "boolean" and naming.STATUS_LIKE.search(column.name.lower()))
+            or (column.base == "boolean" and naming.plain(column.name) in naming.NAMES["done"])
         )
     ]
     if others:
@@ -86,6 +87,9 @@ async def look_for_words(
 
 
 _FEW = 2_000
+_WORKING = re.compile(
+    r"work|session|runner|node|host|agent|process|lease|lock|claim|server|instance|pod|executor|consumer"
+)
 _WORDLESS = {
     *("smallint", "integer", "bigint", "numeric", "real", "double precision", "money", "boolean", "uuid", "bytea"),
     *("json", "jsonb", "xml", "date", "interval", "inet", "timestamp with time zone", "timestamp without time zone"),
@@ -108,11 +112,18 @@ def unread(made: Meaning, told: Mapping[str, str]) -> list[str]:
         for column in made.table.columns
         if not (column.name in used or column.key) and _may_matter(column, made)
     ]
+    if "status" not in made.columns and "stage" in made.columns:
+        # How far a job is may be all that says that it is done.
+        found.append(made.columns["stage"].name)
     workers = made.workers.table if made.workers else None
     for one in made.table.neighbours:
-        beats = one.type.startswith("timestamp") and naming.is_beat(one.column)
-        judges = "status" not in made.columns and naming.plain(one.column) in naming.NAMES["status"]
-        if one.table != workers and (beats or judges):
+        # A customer is seen, too: what is referred to counts where its name is that of something which works.
+        close = one.refers or _WORKING.search(one.table) is not None
+        instant = one.type.startswith("timestamp")
+        lives = close and (naming.is_beat(one.column) or (instant and naming.is_until(one.column)))
+        ends = one.refers and (naming.says_over(one.column) or naming.says_over(one.table.rpartition(".")[2]))
+        judges = "status" not in made.columns and (naming.plain(one.column) in naming.NAMES["status"] or ends)
+        if one.table != workers and (lives or judges):
             found.append(f"{one.table.removeprefix('public.')}.{one.column}")
     there = {*found, *(column.name for column in made.table.columns)}
     if missing := ignored - there:
@@ -121,24 +132,32 @@ def unread(made: Meaning, told: Mapping[str, str]) -> list[str]:
 
 
 def _may_matter(column: TableColumn, made: Meaning) -> bool:
-    name = column.name.lower()
-    if naming.STATUS_LIKE.search(name) or naming.END_LIKE.search(name):
+    if column.is_instant and naming.plain(column.name) in _OF_THE_JOB:
+        # Asked about, unless another one can only be the lease's end.
+        return False
+    if naming.is_beat(column.name) or naming.is_until(column.name):
+        # Of whatever type: an instant of that name has a role, or was asked about.
         return True
     if "status" in made.columns:
-        return column.base == "boolean"
-    plain = naming.plain(column.name)
-    said = column.base in ("json", "jsonb", "bytea", "uuid") or plain.endswith("id") or column.is_instant
-    return not said and naming.HARMLESS.fullmatch(plain) is None
+        # Beside a status an id is that of something the job is about.
+        return naming.says_over(column.name) and naming.words(column.name)[-1] != "id"
+    if naming.says_over(column.name):
+        return True
+    if column.required and not column.has_default and column.base not in ("smallint", "integer"):
+        # It was there before the job was begun.
+        return False
+    return not column.is_instant and naming.HARMLESS.fullmatch(naming.plain(column.name)) is None
 
 
 async def unsure(database: Database, made: Meaning, told: Mapping[str, str]) -> list[str]:
     """What else an act needs an operator for who is sure of it, as the end of a sentence with "be sure"."""
     found = []
     if left := made.unread:
-        listed = ", ".join(map(text.safe, left[:6]))
+        listed = ", ".join(map(text.safe, left[:12]))
         found.append(
             f"that {listed} {'says' if len(left) == 1 else 'say'} nothing about whether a job is over or its worker "
-            f"alive (settle that with leasetop profile --set ignore={','.join(map(text.safe, left[:6]))})"
+            f"alive (settle that: leasetop profile --table {made.table.quoted.removeprefix('public.')} "
+            f"--set ignore={','.join(map(text.safe, left[:12]))} --output FILE)"
         )
     lease = made.columns.get("lease_until")
     if lease is not None and told.keys() & {"lease", "lease_until"} and not naming.is_until(lease.name):
@@ -158,10 +177,9 @@ async def unsure(database: Database, made: Meaning, told: Mapping[str, str]) -> 
 def _may_say_that_it_is_over(column: TableColumn) -> bool:
     if column.base in ("boolean", "character(1)", "character", '"char"'):
         return True
-    name = column.name.lower()
-    if naming.STATUS_LIKE.search(name):
-        return True
-    return not column.required and (column.is_instant or column.base == "date" or bool(naming.END_LIKE.search(name)))
+    if column.required and not column.has_default:
+        return False
+    return naming.says_over(column.name) or (not column.required and (column.is_instant or column.base == "date"))
 
 
 def is_the_workers_table(
@@ -186,7 +204,9 @@ async def demand(database: Database, made: Meaning, told: Mapping[str, str]) -> 
             raise MappingError(
                 f"--set lease: '{text.safe(made.timeout)}' is no time-out above zero, such as '90 seconds'"
             )
-    _demand_states(made, told)
+    status = made.columns.get("status")
+    used = {} if status is None else await tables.values(database, made.table, status)
+    _demand_states(made, used, told)
     await _demand_a_zone(database, made, told)
     await _demand_attempts_that_grow(database, made, told)
     await _look_at_the_owners(database, made, told)
@@ -229,6 +249,9 @@ def _demand_one_lease(made: Meaning) -> None:
     """All columns that may say until when, or whether, a worker lives: more than one is a question."""
     instants = [column for column in made.table.columns if column.is_instant]
     until = [column for column in instants if naming.is_until(column.name)]
+    plain = [column for column in until if naming.plain(column.name) not in _OF_THE_JOB]
+    # Beside one that can only be a lease's end, these are the job's own.
+    until = plain if len(plain) == 1 and not made.columns.keys() & {"heartbeat_at"} else until
     beats = [column for column in instants if naming.is_beat(column.name)]
     ways = [f"--set lease={text.safe(column.name)}" for column in until]
     ways += [f"--set 'lease={text.safe(column.name)} + 90 seconds'" for column in beats]
@@ -239,7 +262,7 @@ def _demand_one_lease(made: Meaning) -> None:
             f"{made.table.quoted}: more than one column may say how long a lease lasts: tell which its workers go by, "
             f"with {', or '.join(ways)}"
         )
-    if until and naming.plain(until[0].name) in ("expiresat", "reserveduntil"):
+    if until and naming.plain(until[0].name) in _OF_THE_JOB:
         # Perhaps it is the job that expires, or a customer's cart: then live leases would be ended.
         since = made.columns.get("locked_at")
         other = f", or --set 'lease={text.safe(since.name)} + 4 hours'" if since is not None else ""
@@ -249,7 +272,10 @@ def _demand_one_lease(made: Meaning) -> None:
         )
 
 
-def _demand_states(made: Meaning, told: Mapping[str, str]) -> None:
+_OF_THE_JOB = ("expiresat", "expireat", "reserveduntil")
+
+
+def _demand_states(made: Meaning, used: Mapping[str | None, int], told: Mapping[str, str]) -> None:
     if "status" not in made.columns:
         return
     table, name = made.table.quoted, text.safe(made.columns["status"].name)
@@ -259,13 +285,21 @@ def _demand_states(made: Meaning, told: Mapping[str, str]) -> None:
             f"{table}: which value of {name} means {' and which '.join(lacking)}? Tell with "
             + " ".join(f"--set {state}=VALUE" for state in lacking)
         )
+    known = {value for values in made.states.values() for value in values}
+    strange = [value for value in used if value is not None and value not in known]
     for state in (State.PENDING, State.PROCESSING):
         values = made.states[state]
         edged = all(naming.plain(value) in naming.TWO_EDGED for value in values)
-        if state.value not in told and edged and State.COMPLETED not in made.states:
+        ended = State.COMPLETED in made.states
+        if state.value not in told and ((edged and not (ended and not strange)) or (strange and not ended)):
+            why = (
+                f"{' and '.join(map(text.safe, strange[:3]))} of {name} are in no state that is known"
+                if strange
+                else f"no value of {name} is known to mean completed"
+            )
             raise MappingError(
-                f"{table}: no value of {name} is known to mean completed: does {' or '.join(map(text.safe, values))} "
-                f"mean {state}, or that the job is done? Tell with --set {state}=VALUE, and --set completed=VALUE"
+                f"{table}: {why}: does {' or '.join(map(text.safe, values))} mean {state}, or that the job is done? "
+                f"Tell with --set {state}=VALUE, and --set completed=VALUE"
             )
     written = [State.PENDING, State.STUCK, State.CANCELLED]
     if {"attempts", "max_attempts"} <= made.columns.keys():
@@ -283,9 +317,10 @@ def _demand_states(made: Meaning, told: Mapping[str, str]) -> None:
 async def _demand_a_zone(database: Database, made: Meaning, told: Mapping[str, str]) -> None:
     lacking = [
         made.columns[name]
-        for name in ("lease_until", "locked_at", "heartbeat_at", "run_after")
+        for name in ("lease_until", "locked_at", "heartbeat_at", "run_after", "finished_at")
         if name in made.columns and not made.columns[name].has_zone
     ]
+    lacking += [column for column in made.table.columns if column.name in made.alive and not column.has_zone]
     if made.workers is not None and not made.workers.heartbeat.has_zone:
         lacking.append(made.workers.heartbeat)
     if not lacking or "time_zone" in told:
@@ -304,6 +339,8 @@ async def _demand_attempts_that_grow(database: Database, made: Meaning, told: Ma
     if not {"attempts", "max_attempts"} <= made.columns.keys() or "attempts" in told:
         return
     now, most = made.columns["attempts"], made.columns["max_attempts"]
+    if naming.plain(now.name) not in ("retries", "tries"):
+        return
     full = f"({made.waiting}) AND j.{most.quoted} > 0 AND j.{now.quoted} >= j.{most.quoted}"
     if await tables.exists(database, made.table, full):
         name = text.safe(now.name)

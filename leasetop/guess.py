@@ -273,7 +273,9 @@ async def _states(
         declared = [*declared, "Pending", "Processing", "Completed", "Failed"]
     if State.PROCESSING not in found and State.PENDING in found and status.type.startswith(("text", "char", "var")):
         # It is compared, and never written: whatever of these words comes up is taken for that.
-        declared = [*declared, *(_styled(word, found[State.PENDING][0]) for word in naming.STATES[State.PROCESSING])]
+        # But none that has another meaning elsewhere.
+        sure = [word for word in naming.STATES[State.PROCESSING] if word not in naming.TWO_EDGED]
+        declared = [*declared, *(_styled(word, found[State.PENDING][0]) for word in sure)]
     for state, known in naming.STATES.items():
         labels = [label for label in dict.fromkeys(declared) if naming.plain(label) in known]
         if labels and state not in found:

@@ -119,10 +119,11 @@ class Meaning:
         if "lease_until" in self.columns:
             # Who was alive after its end does not go by this lease.
             alive = [self.instant(name) for name in ("locked_at", "heartbeat_at") if self.has_instant(name)]
-            return " AND ".join(f"({one} > {self.lease}) IS NOT TRUE" for one in alive + self._later_signs)
+            signs = [f"({one} > {self.lease}) IS NOT TRUE" for one in alive]
+            return " AND ".join([*signs, *self._no_later_signs])
         if self.timed_by == "locked_at":
             return ""
-        signs = [f"({one} > {self.lease}) IS NOT TRUE" for one in self._later_signs]
+        signs = self._no_later_signs
         # Without a heartbeat the time-out counts from the claim, and that is age.
         signs += [f"{self._beat} IS NOT NULL"] if self.has_instant("locked_at") else []
         return " AND ".join(signs)
@@ -134,14 +135,20 @@ class Meaning:
         return [
             column.name
             for column in self.table.columns
-            if column.is_instant
-            and not (column.name in used or column.key)
-            and not naming.AHEAD.search(naming.plain(column.name))
+            if column.is_instant and not (column.name in used or column.key) and not naming.is_ahead(column.name)
         ]
 
     @property
-    def _later_signs(self) -> list[str]:
-        return [self._zoned(column, "j") for column in self.table.columns if column.name in self.alive]
+    def _no_later_signs(self) -> list[str]:
+        """That none of these is later than the lease's end, as SQL."""
+        found = []
+        for column in self.table.columns:
+            if column.name in self.alive:
+                one = self._zoned(column, "j")
+                # What is still to come says nothing about who was there, unless it says until when.
+                past = "" if "until" in naming.words(column.name) else f" AND {one} <= now()"
+                found.append(f"({one} > {self.lease}{past}) IS NOT TRUE")
+        return found
 
     def _beat_of_the_owner(self, workers: Workers) -> str:
         return f"(SELECT {self._zoned(workers.heartbeat, 'w')} FROM {workers.table} w WHERE {self._same_owner})"
@@ -296,7 +303,11 @@ class Meaning:
     def _leased(self) -> str:
         """Somebody has it for now, whatever its status says; empty where only the status can say."""
         # A heartbeat in the workers' table says that a worker lives, and not that it has this job.
-        return f"{self.lease} >= now()" if self._has_lease and not self.workers else ""
+        if not self._has_lease or self.workers:
+            return ""
+        until = self.columns.get("lease_until")
+        # One that cannot be NULL has a value before anybody holds the job.
+        return "" if until is not None and until.required else f"{self.lease} >= now()"
 
     def _predicates(self) -> dict[str, Any]:
         found: dict[str, Any] = {}

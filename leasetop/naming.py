@@ -19,11 +19,29 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "status": ("status", "state", "jobstatus", "jobstate", "statuscode"),
     "owner": (
         *("leaseowner", "lockedby", "workerid", "worker", "claimedby", "takenby", "owner", "leaseholder", "holder"),
-        *("lockowner", "processedby", "runnerid", "ownerid", "lockedbyworker", "pickedby"),
+        *(
+            "lockowner",
+            "processedby",
+            "runnerid",
+            "ownerid",
+            "lockedbyworker",
+            "pickedby",
+            "assignedworker",
+            "workername",
+        ),
     ),
     "lease_until": (
         *("leaseuntil", "lockeduntil", "leaseexpiresat", "lockexpiresat", "claimexpiresat", "expiresat", "lockuntil"),
-        *("leaseexpiry", "leasedeadline", "claimeduntil", "reserveduntil", "leasedeuntil", "leaseduntil", "lease"),
+        *(
+            "expireat",
+            "leaseexpiry",
+            "leasedeadline",
+            "claimeduntil",
+            "reserveduntil",
+            "leasedeuntil",
+            "leaseduntil",
+            "lease",
+        ),
     ),
     "locked_at": ("lockedat", "claimedat", "pickedat", "leasedat", "reservedat", "startedat", "lockedon"),
     "heartbeat_at": (
@@ -64,29 +82,36 @@ STATES: Mapping[State, tuple[str, ...]] = {
 # leasetop's own words: a table whose words are all among them speaks its language.
 OURS = frozenset({"Pending", "Processing", "Stuck", "Completed", "Failed", "Cancelled"})
 # Of these words some people mean another state: "active" is done where something was to be activated.
-TWO_EDGED = frozenset({"active", "claimed", "locked", "picked", "started", "ready", "open", "created"})
+TWO_EDGED = frozenset({"available", "active", "claimed", "locked", "picked", "started", "ready", "open", "created"})
 SETTABLE = {*NAMES, "lease", "workers", "time_zone", "ignore", "epoch", *(state.value for state in STATES)}
 INSTANTS = ("lease_until", "locked_at", "heartbeat_at", "failed_at", "created_at", "run_after", "finished_at")
 TICKS = {"seconds": 1, "milliseconds": 1000}
 NONE = "none"
 """Told of a field: the table has none."""
-_LEASE_LIKE = re.compile(r"(lease|lock|claim|reserv|visib|held|hold|taken).*(until|till|expir|deadline|end)")
-_BEAT_LIKE = re.compile(r"heartbeat|lastbeat|lastseen|alive|ping|renewed")
-STATUS_LIKE = re.compile(r"^st$|stat(e|us)|done|complet|finish|cancel|success|succeed|result|outcome|progress|flag")
-END_LIKE = re.compile(
-    r"delet|cancel|paus|abandon|supersed|void|refund|ack|settle|charg|captur|process|paid|sent|deliver|archiv|delet|resolv|receipt|handled|closed|confirm|(?<!ext)ended"
+_LEASE_LIKE = re.compile(r"(lease|(?<!b)lock|claim|reserv|visib|held|hold|taken).*(until|till|expir|deadline|end)")
+_BEAT_LIKE = re.compile(r"heartbeat|lastbeat|lastseen|alive|(?<!p)renewed")
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+_OVER = re.compile(
+    r"(?:is|was|has)?(?:st|stat|status|state|done|complete|completed|completion|finish|finished|cancel|cancell?ed|success|"
+    r"successful|succeeded|results?|outcome|progress|flags?|verdict|ack|acked|acknowledged|settled?|settlement|charged?|"
+    r"captured?|processed|paid|sent|delivered|archived?|deleted?|resolved|receipt|handled|closed|confirmed|confirmation|"
+    r"ended|paused?|abandoned|superseded|void|voided|refunded|published|exported|shipped|exit|output|responses?|txhash)"
+    r"(?:at|on|by|date|time)?"
 )
-"""A column that is called so may say that a job is over, or not to be run."""
+_OF_SOMETHING = frozenset(
+    {"to", "count", "amount", "url", "fee", "total", "address", "reason", "note", "type", "name", "descriptor", "email"}
+)
 HARMLESS = re.compile(
     r"payload|body|data|args|arguments|params|parameters|input|message|content|request|metadata|meta|context|headers|"
     r"options|config|tags|labels|priority|prio|weight|position|rank|order|orderno|ordernumber|queue|queuename|topic|"
     r"channel|class|classname|jobclass|method|function|name|title|description|comment|note|notes|email|url|uri|path|"
-    r"filename|customer|user|username|tenant|account|createdby|submittedby|insertedby|currency|lockversion|rowversion|"
+    r"command|cmd|recipient|subject|template|shard|bits|handler|filename|customer|user|username|tenant|account|createdby|submittedby|insertedby|currency|lockversion|rowversion|"
     r"version|cron|schedule|timezone|locale|language|attemptsleft|timeout|timeouts|ttl|backoff|uniquekey|hash|checksum"
 )
 """What says nothing about how far a job is, by its plain name."""
-AHEAD = re.compile(r"next|due|deadline|schedul|retry|expire|valid|notbefore|runat|visible")
-"""An instant that is called so lies ahead by its nature, and is no sign of life."""
+_AHEAD = frozenset(
+    {"next", "due", "deadline", "scheduled", "expire", "expires", "expiry", "valid", "visible", "timeout"}
+)
 
 
 def plain(name: str) -> str:
@@ -100,6 +125,23 @@ def is_instant(name: str) -> bool:
     return any(told in NAMES[one] for one in INSTANTS) or is_until(name) or is_beat(name) or told.endswith(("at", "ts"))
 
 
+def words(name: str) -> list[str]:
+    """The words of a name: finishedAt and finished_at have the same two."""
+    return [word.lower() for word in _WORD.findall(name)]
+
+
+def says_over(name: str) -> bool:
+    """Whether a column of that name may say that a job is over, or not to be run."""
+    told = words(name)
+    of_something = bool(told) and (told[-1] in _OF_SOMETHING or told[-2:] == ["state", "code"])
+    return "on" not in told[:-1] and not of_something and any(map(_OVER.fullmatch, told))
+
+
+def is_ahead(name: str) -> bool:
+    """Whether an instant of that name lies ahead by its nature, and is no sign of life."""
+    return not _AHEAD.isdisjoint(words(name)) and "last" not in words(name)
+
+
 def is_until(name: str) -> bool:
     """Whether an instant of that name may say until when a lease lasts."""
     return plain(name) in NAMES["lease_until"] or _LEASE_LIKE.search(plain(name)) is not None
@@ -107,4 +149,4 @@ def is_until(name: str) -> bool:
 
 def is_beat(name: str) -> bool:
     """Whether an instant of that name may say when a worker was last alive."""
-    return plain(name) in NAMES["heartbeat_at"] or _BEAT_LIKE.search(plain(name)) is not None
+    return plain(name) in NAMES["heartbeat_at"] or _BEAT_LIKE.search(plain(name)) is not None or "ping" in words(name)

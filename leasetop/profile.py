@@ -229,8 +229,10 @@ class Profile:
             return action.confirm
         if job.state is not State.STUCK or job.reason is Reason.PARKED or act == "release":
             return None
-        if self.evidence is Evidence.AGE or (job.reason is Reason.AGE and self.label == "own"):
+        if self.evidence is Evidence.AGE:
             return "that its worker is dead, and not only slow: nothing but its age says so"
+        if job.reason is Reason.AGE and self.label == "own":
+            return "that its worker is dead: its row tells of somebody who was there after its lease's end"
         if self.label == "own" and job.reason in (Reason.NO_LEASE, Reason.GONE):
             return f"that its worker is dead: '{job.reason}' may have other causes"
         return None

@@ -23,6 +23,7 @@ from leasetop.model import (
     Key,
     Outcome,
     Policy,
+    Reason,
     State,
     Swept,
     written,
@@ -37,7 +38,10 @@ _FORCED = 5
 _MOST_AT_ONCE = 100_000
 _OF_ONE_ROW = (psycopg.IntegrityError, psycopg.errors.RaiseException)
 """Errors that are about one row: a constraint, a partition that is not there, a trigger."""
+# What triggers do at the end of a transaction is to be seen before it.
+_TRIGGERS_NOW = b"SET CONSTRAINTS ALL IMMEDIATE"
 _WAITING = frozenset({State.PENDING, State.SCHEDULED})
+_SWEPT_TO = frozenset({*_WAITING, State.FAILED, State.STUCK})
 _AFTER: Mapping[str, Collection[State | None]] = {
     "requeue": _WAITING,
     "release": _WAITING,
@@ -100,7 +104,8 @@ class Queue(Reads):
 
     async def _as_it_is(self, connection: psycopg.AsyncConnection, key: Key) -> tuple[datetime, Job | None]:
         """The server's time and the job, in one round trip."""
-        asked = await self._ask(connection, [(SERVER, {}), (self._one, self._key(key) | {"limit": 1})])
+        questions = [(_TRIGGERS_NOW, {}), (SERVER, {}), (self._one, self._key(key) | {"limit": 1})]
+        _, *asked = await self._ask(connection, questions)
         server, jobs = [await rows_of(cursor) for cursor in asked]
         assert server is not None
         return server[0]["now"], self._job(jobs[0]) if jobs else None
@@ -185,7 +190,7 @@ class Queue(Reads):
             try:
                 done = await self._sweep_once(action, given, batch, ended)
             except Refused as error:
-                if not isinstance(error.__cause__, _OF_ONE_ROW):
+                if not _is_of_one_row(error):
                     raise
                 # One job that a constraint or a trigger holds back is not to keep the others: one by one.
                 if rest is None or batch is None:
@@ -226,11 +231,29 @@ class Queue(Reads):
                     f"job {text.safe(written(twice.key))} was swept and is expired again at once; "
                     f"the sweep stops after {text.plural(len(ended), 'job')}: see its triggers and defaults"
                 )
+            if done and not self.profile.is_home:
+                await self._must_be_swept(connection, [one.key for one in done])
             left = await self._trace(connection, "sweep", action, str(given["actor"]), None, list(map(_came, done)))
         if trouble := _to_file(left):
             raise Refused(f"{text.plural(len(done), 'job')} swept{trouble}; the sweep stops here")
         ended |= tokens
         return done
+
+    async def _must_be_swept(self, connection: psycopg.AsyncConnection, keys: Sequence[Key]) -> None:
+        """Raises Undone, for the first of these jobs of which a trigger made something else than a sweep does."""
+        sql, given = self._these(keys)
+        _, asked = await self._ask(connection, [(_TRIGGERS_NOW, {}), (sql, given)])
+        found = {job.key: job for job in self._jobs_of(await rows_of(asked) or ())}
+        for key in keys:
+            job = found.get(key)
+            found_in = None if job is None else job.state
+            again = job is not None and job.state is State.STUCK and job.reason is not Reason.PARKED
+            if found_in not in _SWEPT_TO or again:
+                state = "gone" if job is None else job.reason or job.state
+                raise Undone(
+                    f"it is {state} after the sweep: a trigger, or a default, of the table did something else; "
+                    "its sweep was rolled back"
+                )
 
     async def _sweep_singly(
         self,
@@ -246,7 +269,7 @@ class Queue(Reads):
             try:
                 done += await self._sweep_once(action, given, [job], ended)
             except Refused as error:
-                if not isinstance(error.__cause__, _OF_ONE_ROW):
+                if not _is_of_one_row(error):
                     raise
                 refused.append(f"job {text.safe(job.id)}: {error}")
         return done
@@ -298,6 +321,14 @@ class Queue(Reads):
             command = action.command(self.profile.key_of(job.key))
             raise Refused(f"{self.profile.title}: only its own tool can do that right: {command}")
         return action
+
+
+class Undone(Refused):
+    """A trigger made something else of an act: it was rolled back."""
+
+
+def _is_of_one_row(error: Refused) -> bool:
+    return isinstance(error, Undone) or isinstance(error.__cause__, _OF_ONE_ROW)
 
 
 def _must_be(act: str, current: Job | None) -> None:

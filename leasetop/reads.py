@@ -215,15 +215,18 @@ class Reads:
     async def read_jobs(self, keys: Iterable[Key]) -> dict[Key, Job | None]:
         """Jobs by their keys, as they are now; None where there is none. Raises Unreachable or Refused."""
         wanted, found = list(keys), dict[Key, Job | None]()
-        sql = self._bind(reading.these_jobs(reading.arms(self.profile, State), _WHOLE))
         # A transaction for each page: on a slow line the screen's own question comes in between.
         for begin in range(0, len(wanted), PAGE):
             page = wanted[begin : begin + PAGE]
-            given = {f"keys_{column.name}": [key[n] for key in page] for n, column in enumerate(self.profile.live.key)}
-            (rows,) = await self._ask_at_once((sql, given))
+            (rows,) = await self._ask_at_once(self._these(page))
             jobs = self._jobs_of(rows or ())
             found |= dict.fromkeys(page) | {job.key: job for job in jobs}
         return found
+
+    def _these(self, keys: Sequence[Key]) -> Question:
+        """The question for the jobs of these keys."""
+        sql = self._bind(reading.these_jobs(reading.arms(self.profile, State), _WHOLE))
+        return sql, {f"keys_{column.name}": [key[n] for key in keys] for n, column in enumerate(self.profile.live.key)}
 
     async def _read(self, connection: psycopg.AsyncConnection, key: Key) -> Job | None:
         await connection.execute(b"SAVEPOINT parse")

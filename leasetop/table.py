@@ -69,7 +69,7 @@ _REFERENCES = b"""
 
 _NEIGHBOURS = b"""
     SELECT DISTINCT format('%%I.%%I', n.nspname, c.relname) AS table, a.attname AS column,
-           format_type(a.atttypid, NULL) AS type
+           format_type(a.atttypid, NULL) AS type, f.confrelid = %(oid)s AS refers
       FROM pg_constraint f
       JOIN pg_class c ON c.oid = CASE WHEN f.conrelid = %(oid)s THEN f.confrelid ELSE f.conrelid END
       JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -112,6 +112,8 @@ class Neighbour:
     """schema.name, quoted by the server."""
     column: str
     type: str
+    refers: bool
+    """Whether it is that table that refers to this one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,8 +76,9 @@ def _confirmed(queue: "Queue", jobs: list["Job"], given: int) -> bool:
 async def _requeued(queue: "Queue", job: "Job", reason: str, sure: bool) -> tuple[bool, str]:
     """Whether one job was requeued, and the words: that one is refused must not keep the others."""
     from leasetop import text, whoami
+    from leasetop.model import State
 
-    if not sure and queue.profile.unproven("requeue", job):
+    if not sure and job.state in (State.STUCK, State.FAILED) and queue.profile.unproven("requeue", job):
         name = text.safe(job.id)
         return False, f"job {name}: be sure {queue.profile.unproven('requeue', job)}; then say --sure"
     try:
