@@ -131,6 +131,16 @@ def unread(made: Meaning, told: Mapping[str, str]) -> list[str]:
     return [name for name in found if name not in ignored]
 
 
+async def stages_that_end(database: Database, made: Meaning, told: Mapping[str, str]) -> list[str]:
+    """The column of the stage, where beside a status it has words that mean that a job is done."""
+    stage = made.columns.get("stage")
+    if stage is None or "status" not in made.columns or stage.name in _ignored(told):
+        return []
+    ends = set(naming.STATES[State.COMPLETED])
+    used = await tables.values(database, made.table, stage, _FEW)
+    return [stage.name] if any(value is not None and naming.plain(value) in ends for value in used) else []
+
+
 def _may_matter(column: TableColumn, made: Meaning) -> bool:
     if column.is_instant and naming.plain(column.name) in _OF_THE_JOB:
         # Asked about, unless another one can only be the lease's end.

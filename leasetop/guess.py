@@ -48,7 +48,7 @@ async def guess(database: Database, name: str, told: Mapping[str, str] | None = 
     zone = await _time_zone(database, told)
     made = Meaning(table, columns, states, zone, timeout, workers, frozenset(borrowed))
     await doubts.demand(database, made, told)
-    made.unread = doubts.unread(made, told)
+    made.unread = doubts.unread(made, told) + await doubts.stages_that_end(database, made, told)
     made.unsure = await doubts.unsure(database, made, told)
     made.notes += await _notes(database, made)
     return made

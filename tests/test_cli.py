@@ -165,7 +165,7 @@ def test_a_sweep_that_may_end_nothing_says_what_is_left(leasetop: Leasetop, conn
     with psycopg.connect(connection.info.dsn) as other:
         other.execute(b"SELECT FROM payment_jobs FOR UPDATE")
         done = leasetop("sweep")
-    assert "1 expired lease left: locked by others, or not this role's to write" in done.stdout
+    assert "nothing was changed: 1 expired lease left, locked by others, not this role's to write" in done.stdout
 
 
 def test_an_empty_reason_is_refused(leasetop: Leasetop) -> None:

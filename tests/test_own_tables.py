@@ -1275,3 +1275,12 @@ async def test_instants_without_a_zone_beside_a_lease_with_one_are_asked_about(
         "INSERT INTO jobs (id, status) VALUES (2, 'done')",
     )
     await asked(database, f"no time zone is stored in {column}")
+
+
+async def test_a_stage_that_says_done_beside_a_status_matters(database: Database, hand: psycopg.Connection) -> None:
+    run(hand, f"CREATE TABLE jobs ({JOBS}, phase text)", HELD, "INSERT INTO jobs (id, status) VALUES (2, 'done')")
+    run(hand, "UPDATE jobs SET phase = 'capture'")
+    assert not await unproven(await understood(database), "sweep")
+    run(hand, "UPDATE jobs SET phase = 'Succeeded'")
+    assert "phase" in await unproven(await understood(database), "sweep")
+    assert not await unproven(await understood(database, ignore="phase"), "sweep")

@@ -27,12 +27,11 @@ if TYPE_CHECKING:
 def sweep(target: Target, policy: str | None, dry_run: bool, sure: bool, as_json: bool) -> None:
     """End all expired leases, once."""
     from leasetop import report, text, whoami
+    from leasetop.model import Reason, State
 
     chosen = settle(target.place, policy=policy).settings.config.on_expiry
 
     async def preview(queue: "Queue") -> None:
-        from leasetop.model import State
-
         stuck, clock = await queue.list_jobs(State.STUCK, 100_000)
         expired = [job for job in stuck if job.reason == "expired"]
         say_notes(queue)
@@ -52,24 +51,37 @@ def sweep(target: Target, policy: str | None, dry_run: bool, sure: bool, as_json
                 "then say --sure"
             )
         swept = await queue.sweep(chosen, whoami.operator())
+        left = [] if swept else await queue.expired()
         if as_json:
             for one in swept:
                 click.echo(json.dumps(report.swept_json(one)))
-        else:
+        elif not left:
             click.echo(report.swept_words(swept))
-        if not swept and (left := await queue.expired()):
-            click.echo(f"{text.plural(len(left), 'expired lease')} left: locked by others, or not this role's to write")
+        if left:
+            click.echo(
+                f"nothing was changed: {text.plural(len(left), 'expired lease')} left, locked by others, not this role's "
+                "to write, or held back by a trigger",
+                err=as_json,
+            )
+        if aged := [job for job in (await queue.list_jobs(State.STUCK, 1_000))[0] if job.reason is Reason.AGE]:
+            names = ", ".join(text.safe(job.id, 30) for job in aged[:5]) + (" ..." if len(aged) > 5 else "")
+            click.echo(
+                f"note: no sweep takes {text.plural(len(aged), 'job')} of which nothing proves that the worker is dead: "
+                f"{names}",
+                err=True,
+            )
 
     run(with_queue(target, preview if dry_run else act))
 
 
 def _confirmed(queue: "Queue", jobs: list["Job"], given: int) -> bool:
     """Asks; where nothing in the database proves that the owners are dead, for more than a y."""
-    if not any(queue.profile.unproven("requeue", job) for job in jobs):
+    doubts = dict.fromkeys(filter(None, (queue.profile.unproven("requeue", job) for job in jobs)))
+    if not doubts:
         return click.confirm(f"Requeue {len(jobs)} of {given}?", err=True)
     wanted = jobs[0].id if len(jobs) == 1 else str(len(jobs))
     what = "its id" if len(jobs) == 1 else "their number"
-    asked = f"Nothing in the database proves that the owner is dead. To requeue {wanted} all the same, type {what}"
+    asked = f"Nothing proves it: be sure {', and '.join(doubts)}. To requeue {wanted} all the same, type {what}"
     return bool(click.prompt(asked, default="", show_default=False, err=True).strip() == wanted)
 
 
