@@ -59,15 +59,15 @@ def sweep(target: Target, policy: str | None, dry_run: bool, sure: bool, as_json
             click.echo(report.swept_words(swept))
         if left:
             click.echo(
-                f"nothing was changed: {text.plural(len(left), 'expired lease')} left, locked by others, not this role's "
-                "to write, or held back by a trigger",
+                f"nothing was changed: {text.plural(len(left), 'expired lease')} left, locked by others, not this "
+                "role's to write, or held back by a trigger",
                 err=as_json,
             )
         if aged := [job for job in (await queue.list_jobs(State.STUCK, 1_000))[0] if job.reason is Reason.AGE]:
             names = ", ".join(text.safe(job.id, 30) for job in aged[:5]) + (" ..." if len(aged) > 5 else "")
             click.echo(
-                f"note: no sweep takes {text.plural(len(aged), 'job')} of which nothing proves that the worker is dead: "
-                f"{names}",
+                f"note: no sweep takes {text.plural(len(aged), 'job')} of which nothing proves that the worker is "
+                f"dead: {names}",
                 err=True,
             )
 
