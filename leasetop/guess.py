@@ -35,7 +35,11 @@ async def guess(database: Database, name: str, told: Mapping[str, str] | None = 
     workers, timeout = await _workers(database, table, columns, told, timeout)
     doubts.look_for_a_status(table, columns, told)
     if "status" in columns:
-        # The status says it.
+        if told.get("done", naming.NONE) != naming.NONE:
+            raise MappingError(
+                f"--set done={text.safe(told['done'])}: {table.quoted} has a status, which says it: tell with --set "
+                f"completed=VALUE, or --set status={naming.NONE} where it does not"
+            )
         columns.pop("done", None)
     await doubts.look_for_words(database, table, columns, told)
     states = await _states(database, table, columns.get("status"), told)
@@ -329,7 +333,9 @@ async def _notes(database: Database, made: Meaning) -> list[str]:
     status = made.columns["status"]
     if State.COMPLETED not in made.states:
         notes.append("completed: no value of the status is known to mean that")
-    elif await tables.exists(database, made.table, f"{made.is_in(State.COMPLETED)} AND {made.lease} IS NOT NULL"):
+    elif made.workers is None and await tables.exists(
+        database, made.table, f"{made.is_in(State.COMPLETED)} AND {made.lease} IS NOT NULL"
+    ):
         notes.append("a lease left on a Completed row is not a lease")
     if status.generated:
         notes.append(f"{text.safe(status.name)} is made from other columns: an act writes those")

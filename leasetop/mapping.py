@@ -158,6 +158,16 @@ class Meaning:
         assert self.workers is not None
         return f"w.{self.workers.key} = j.{self.columns['owner'].quoted}"
 
+    def lease_in_words(self) -> str:
+        """Until when a lease lasts, as a person would say it."""
+        if "lease_until" in self.columns:
+            return self.columns["lease_until"].quoted
+        if self.timed_by == "workers" and self.workers is not None:
+            beat = f"{self.workers.table.removeprefix('public.')}.{self.workers.heartbeat.quoted}"
+        else:
+            beat = self.columns[self.timed_by].quoted
+        return f"{beat} + {self.timeout}"
+
     @property
     def evidence(self) -> str:
         """What proves that a lease is dead."""
@@ -202,7 +212,8 @@ class Meaning:
     def _fields(self) -> dict[str, str]:
         found = {"status": self._status(), "fence": self._fence()}
         if self._has_lease:
-            found["lease_until"] = self.lease
+            # A worker that lives holds what it is at work on, and not what it has done.
+            found["lease_until"] = f"CASE WHEN {self.held} THEN {self.lease} END" if self.workers else self.lease
         for name in ("owner", "attempts", "max_attempts", "error", "stage", "kind", "idempotency_key", "amount"):
             if name in self.columns:
                 found[name] = f"j.{self.columns[name].quoted}"

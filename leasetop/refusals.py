@@ -17,7 +17,7 @@ def requeue(seen: Job, current: Job | None, clock: ServerClock, needs: str | Non
         return f"{name}: it is gone"
     now = clock.at
     if current.state is State.COMPLETED:
-        return f"{name}: it is Completed, and a payment that was made is never requeued"
+        return f"{name}: it is Completed, and what is done is never requeued"
     if current.is_live(now):
         same = current.fence == seen.fence or only_renewed(seen, current)
         taken = "" if same else " (it was claimed since you looked)"

@@ -5,6 +5,8 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+from rich.cells import cell_len
+
 from leasetop import text
 from leasetop.model import ALWAYS, NEVER, Job, Reason, Snapshot, State, Swept, written
 from leasetop.profile import Profile
@@ -167,12 +169,14 @@ def job_json(job: Job, now: datetime) -> dict[str, Any]:
     }
 
 
-def jobs_text(jobs: Iterable[Job], now: datetime) -> str:
-    """A table of jobs."""
-    lines = [f"{'ID':<12} {'STATE':<16} {'STAGE':<10} {'OWNER':<28} {'LEASE':<18} {'TRY':<6} {'AGE':<8} ERROR"]
+def jobs_text(jobs: Iterable[Job], now: datetime, width: int | None = None) -> str:
+    """A table of jobs, ids in full; with a width its lines are cut to that."""
+    jobs = list(jobs)
+    ids = max([12, *(cell_len(text.safe(job.id)) for job in jobs)])
+    lines = [f"{'ID':<{ids}} {'STATE':<16} {'STAGE':<10} {'OWNER':<28} {'LEASE':<18} {'TRY':<6} {'AGE':<8} ERROR"]
     for job in jobs:
         cells = (
-            text.fit(text.safe(job.id), 12),
+            text.fit(text.safe(job.id), ids),
             text.fit(state_words(job), 16),
             text.fit(text.safe(job.stage) or "-", 10),
             text.fit(text.safe(job.owner) or "-", 28),
@@ -182,7 +186,7 @@ def jobs_text(jobs: Iterable[Job], now: datetime) -> str:
             text.safe(job.error, 80) or "-",
         )
         lines.append(" ".join(cells).rstrip())
-    return "\n".join(lines)
+    return "\n".join(line if width is None else text.fit(line, width).rstrip() for line in lines)
 
 
 def _lease_cell(job: Job, now: datetime) -> str:

@@ -1284,3 +1284,24 @@ async def test_a_stage_that_says_done_beside_a_status_matters(database: Database
     run(hand, "UPDATE jobs SET phase = 'Succeeded'")
     assert "phase" in await unproven(await understood(database), "sweep")
     assert not await unproven(await understood(database, ignore="phase"), "sweep")
+
+
+async def test_a_boolean_beside_a_status_is_refused_and_not_passed_over(
+    database: Database, hand: psycopg.Connection
+) -> None:
+    run(hand, f"CREATE TABLE jobs ({JOBS}, ok boolean)", HELD)
+    await asked(database, "has a status, which says it", done="ok")
+
+
+async def test_what_a_living_worker_has_done_is_no_anomaly(database: Database, hand: psycopg.Connection) -> None:
+    run(
+        hand,
+        "CREATE TABLE workers (id int PRIMARY KEY, last_heartbeat timestamptz)",
+        "INSERT INTO workers VALUES (1, now())",
+        "CREATE TABLE jobs (id int PRIMARY KEY, status text, worker_id int REFERENCES workers (id))",
+        "INSERT INTO jobs VALUES (1, 'done', 1), (2, 'running', 1), (3, 'pending', NULL)",
+    )
+    queue = await understood(database, lease="last_heartbeat + 90 seconds")
+    assert (await queue.anomalies()).total == 0
+    assert (await the_job(queue, "1")).lease_until is None
+    assert (await the_job(queue, "2")).lease_until is not None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from leasetop.cli.opening import is_terminal, run, say_notes, with_queue
+from leasetop.cli.opening import is_terminal, run, say_notes, width, with_queue
 from leasetop.cli.options import Target, json_option, operators_policy_option, settle, sure_option, target_options
 from leasetop.errors import LeasetopError, ReadOnly, Refused
 
@@ -40,7 +40,7 @@ def sweep(target: Target, policy: str | None, dry_run: bool, sure: bool, as_json
                 click.echo(json.dumps(report.job_json(job, clock.at)))
             return
         if expired:
-            click.echo(report.jobs_text(expired, clock.at))
+            click.echo(report.jobs_text(expired, clock.at, width(sys.stdout)))
         click.echo(f"{text.plural(len(expired), 'expired lease')} would be swept ({chosen}); nothing was changed")
 
     async def act(queue: "Queue") -> None:
@@ -127,7 +127,7 @@ def requeue(ids: tuple[str, ...], target: Target, reason: str, yes: bool, sure: 
         jobs = [job for job in found.values() if job is not None]
         if jobs and not yes:
             _, clock = await queue.list_jobs(None, 1)
-            click.echo(report.jobs_text(jobs, clock.at))
+            click.echo(report.jobs_text(jobs, clock.at, width(sys.stdout)))
             window = settle(target.place).settings.config.idempotency_window
             if caution := report.payment_caution(jobs, clock.at, window):
                 click.echo(caution, err=True)

@@ -1,5 +1,6 @@
 """From a command's target to a queue that can be asked; and whether there is a person to ask."""
 
+import shutil
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -22,6 +23,11 @@ T = TypeVar("T")
 def is_terminal(stream: IO[str] | None) -> bool:
     # None: it was closed by whoever started us.
     return stream is not None and stream.isatty()
+
+
+def width(stream: IO[str] | None) -> int | None:
+    """How many cells a line has where a person reads it; None: it goes to a file or a program."""
+    return shutil.get_terminal_size().columns if is_terminal(stream) else None
 
 
 def need_terminal(instead: str) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from leasetop.cli.opening import opened, run, say_notes, with_queue
+from leasetop.cli.opening import opened, run, say_notes, width, with_queue
 from leasetop.cli.options import Place, Target, json_option, place_options, settle, target_options
 from leasetop.errors import LeasetopError
 
@@ -94,6 +94,7 @@ def list_(target: Target, state: str | None, limit: int, as_json: bool) -> None:
     from leasetop import report
     from leasetop.model import State
 
+    state = state.lower() if state is not None else None
     if state is not None and state not in set(State):
         raise click.BadParameter(f"'{state}' is none of {', '.join(State)}", param_hint="--state")
     chosen = State(state) if state else None
@@ -105,7 +106,7 @@ def list_(target: Target, state: str | None, limit: int, as_json: bool) -> None:
             for job in jobs:
                 click.echo(json.dumps(report.job_json(job, clock.at)))
         else:
-            click.echo(report.jobs_text(jobs, clock.at))
+            click.echo(report.jobs_text(jobs, clock.at, width(sys.stdout)))
         if len(jobs) == limit:
             click.echo(f"the first {limit}: there may be more (--limit)", err=True)
 

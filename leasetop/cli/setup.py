@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from leasetop.cli.errors import DSN_FROM
-from leasetop.cli.opening import is_terminal, run, titled
+from leasetop.cli.opening import is_terminal, run, titled, width
 from leasetop.cli.options import Place, dsn_options, pairs, place_options, settle
 from leasetop.errors import LeasetopError
 
@@ -81,7 +81,18 @@ def profile(
     output: Path | None,
     yes: bool,
 ) -> None:
-    """Look at a table of your own, guess what its columns mean, and write that down as a profile."""
+    """Look at a table of your own, guess what its columns mean, and write that down as a profile.
+
+    --set takes, each with the column that it is: status, owner, lease_until, locked_at, heartbeat_at, attempts,
+    max_attempts, error, stage, kind, created_at, run_after, finished_at, failed_at, done (a boolean),
+    idempotency_key, payload, amount; NAME=none where the table has none.
+
+    With the values of the status that mean it: pending, processing, stuck, completed, failed, cancelled.
+
+    lease=COLUMN or lease='COLUMN + TIME-OUT'; workers=TABLE or workers=TABLE:COLUMN, where heartbeats are in a table of
+    workers; time_zone=ZONE and epoch=seconds (or milliseconds), for instants that do not say it; ignore=COLUMN,...:
+    these say nothing about a job.
+    """
     from leasetop import guess, profile, report, trust
     from leasetop.database import Database
     from leasetop.model import View
@@ -107,9 +118,15 @@ def profile(
             await database.close()
         click.echo(f"{document['title']}: what the columns are taken for\n", err=True)
         for field, expression in document["columns"].items():
-            click.echo(f"  {field:<16} {expression}", err=True)
+            if field != "fence":
+                said = meaning.lease_in_words() if field == "lease_until" else expression
+                click.echo(f"  {field:<16} {said}", err=True)
+        if "payload" in document:
+            click.echo(f"  {'payload':<16} {document['payload']['sql']}", err=True)
+        for state, values in meaning.states.items():
+            click.echo(f"  {state:<16} status {', '.join(map(repr, values))}", err=True)
         click.echo("\nhow its rows look then\n", err=True)
-        click.echo(report.jobs_text(snapshot.jobs, snapshot.now), err=True)
+        click.echo(report.jobs_text(snapshot.jobs, snapshot.now, width(sys.stderr)), err=True)
         counts = ", ".join(f"{tally.count} {state}" for state, tally in snapshot.tallies.items() if tally.count)
         click.echo(f"\n{counts or 'no rows'}", err=True)
         for note in meaning.notes:

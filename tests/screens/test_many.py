@@ -437,7 +437,9 @@ async def test_undo_asks_and_survives_a_failure_from_outside(app: LeasetopApp, s
     async with app.run_test(size=(140, 40)) as pilot:
         await settled(pilot)
         before = job(301, State.FAILED)
-        app.undoable = (before, replace(before, state=State.PENDING))
+        after = replace(before, state=State.PENDING)
+        still.jobs = (*still.jobs, after)
+        app.undoable = (before, after)
         await pilot.press("u")
         await settled(pilot)
         assert isinstance(app.screen, BulkDialog)
@@ -453,6 +455,31 @@ async def test_undo_asks_and_survives_a_failure_from_outside(app: LeasetopApp, s
         await pilot.press("escape")
         await settled(pilot)
         assert app.undoable is None
+
+
+async def test_what_has_changed_since_its_requeue_is_not_offered_for_undo(app: LeasetopApp, still: StillQueue) -> None:
+    async with app.run_test(size=(140, 40)) as pilot:
+        await settled(pilot)
+        before = job(301, State.FAILED)
+        still.jobs = (*still.jobs, replace(before, state=State.COMPLETED, fence="another"))
+        app.undoable = (before, replace(before, state=State.PENDING))
+        await pilot.press("u")
+        await settled(pilot)
+        assert isinstance(app.screen, JobsScreen)
+        assert "job 301 has changed since its requeue: it is completed now" in said(app)
+        assert app.undoable is None
+
+
+async def test_the_details_stay_on_their_job_when_it_is_done(app: LeasetopApp, still: StillQueue) -> None:
+    async with app.run_test(size=(100, 30)) as pilot:
+        await settled(pilot)
+        await pilot.press("enter")
+        await settled(pilot)
+        still.change(8841, gone=True)
+        await pilot.press("R")
+        await settled(pilot)
+        assert cursor(app) == "8841"
+        assert app.query_one(Jobs).on_ghost
 
 
 async def test_jobs_that_can_be_paid_twice_are_told_of_in_bulk(app: LeasetopApp, still: StillQueue) -> None:

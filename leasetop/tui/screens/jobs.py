@@ -188,6 +188,8 @@ class JobsScreen(Board):
         if self.query_one(Jobs).selected is None:
             self.top.say("no job under the cursor")
             return
+        # What is read is not to become another job.
+        self.query_one(Jobs).hold_cursor()
         self.add_class("-detail")
         if self.has_class("-narrow"):
             # The table is not to be seen then: the keys of moving are the pane's.
@@ -384,12 +386,13 @@ class JobsScreen(Board):
 
     def action_requeue(self) -> None:
         table = self.query_one(Jobs)
-        if table.marked:
+        one = table.marked[0] if len(table.marked) == 1 else table.selected
+        if len(table.marked) > 1:
             self._act("requeue")
-        elif table.selected is None:
+        elif one is None:
             self.top.say("no job under the cursor")
         elif self.top.may_act("requeue"):
-            self._requeue(table.selected)
+            self._requeue(one)
 
     @work(exclusive=True, group="act")
     async def _requeue(self, job: Job) -> None:
@@ -451,9 +454,12 @@ class JobsScreen(Board):
             plan = plans.undo(self.top.queue, self.top.actor, before)
             async with self.top.asking():
                 now = (await self.top.queue.read_jobs([after.key]))[after.key]
-            # As it is now only to be looked at: where it has been written since, the act is refused.
-            shown = now if now is not None and now.fence == after.fence else after
-            outcomes = await self.top.push_screen_wait(BulkDialog(plan, [shown], self.top.server_clock))
+            if now is None or now.fence != after.fence:
+                state = "gone" if now is None else now.reason or now.state
+                self.top.say(f"job {text.safe(after.id)} has changed since its requeue: it is {state} now", failed=True)
+                self.top.undoable = None
+                return
+            outcomes = await self.top.push_screen_wait(BulkDialog(plan, [now], self.top.server_clock))
             # Where it failed for another reason than that the job has changed, it can be tried again.
             if any(outcome.done or "SQLSTATE" not in outcome.words for outcome in outcomes):
                 self.top.undoable = None

@@ -35,7 +35,7 @@ class Requeue:
 _REFUSED = {
     State.PENDING: "It is Pending already.",
     State.SCHEDULED: "It is Pending already, and waits for its time.",
-    State.COMPLETED: "It is Completed. A payment that was made is never requeued.",
+    State.COMPLETED: "It is Completed. What is done is never requeued.",
     State.CANCELLED: "It is Cancelled.",
     State.OTHER: "Its status is none that is known here.",
 }

@@ -64,7 +64,7 @@ class WorkersScreen(Board):
                 Column("OLDEST", 7, self._oldest, right=True, rank=3, ticks=True),
                 Column("LAST EVENT", 4, _event, share=4, rank=1),
             ],
-            empty="No leases are held. n spawns demo workers.",
+            empty="No leases are held.",
             id="owners",
         )
         yield Footer(compact=True, show_command_palette=False)
@@ -151,7 +151,8 @@ class WorkersScreen(Board):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """What signals a process is no act where no process is ours."""
-        return not (action in _SIGNALS and self.top.fleet is None)
+        strange = action == "spawn" and not self.top.queue.profile.is_home
+        return not (strange or (action in _SIGNALS and self.top.fleet is None))
 
     def action_back(self) -> None:
         self.top.pop_screen()

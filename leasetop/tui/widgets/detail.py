@@ -72,7 +72,8 @@ def job_pieces(job: Job, clock: ServerClock, local: bool = False) -> Pieces:
     line("lease", lease_line(job, clock, local), f"$state-{job.state}" if job.lease_until else "")
     line("owner", text.safe(job.owner) or "-")
     if job.claimed_at is not None:
-        line("claimed", f"{text.duration(now - job.claimed_at)} ago, {job.heartbeats or 0} heartbeats since")
+        beats = "" if job.heartbeats is None else f", {job.heartbeats} heartbeats since"
+        line("claimed", f"{text.duration(now - job.claimed_at)} ago{beats}")
     line("attempts", report.attempts_words(job))
     line("stage", text.safe(job.stage) or "-")
     what = " ".join(filter(None, (text.safe(job.kind), text.safe(job.amount))))

@@ -63,7 +63,7 @@ class FilterLine(Vertical):
             if self._chosen:
                 found = f"  {text.count(len(snapshot.jobs), len(snapshot.jobs) >= snapshot.limit)} found"
             else:
-                said = f"sorted by {snapshot.sort}"
+                said = f"sorted by {snapshot.sort}" if snapshot.sort is not None else said
                 self._show_sorting(snapshot)
             capped = self._capped(snapshot)
             if snapshot.everywhere:

@@ -81,8 +81,8 @@ class Header(Static):
         parts = {name: part for name, part in parts.items() if part[0]}
         shorter = [words.replace("oldest expired lease", "expired lease"), words.split(",")[0]]
         # What goes first when there is no room; where we are, who watches and how old the data is stay to the last.
-        for name in ("version", "queue", "watcher", "time", "role", "watcher", "skew", "name"):
-            if name not in parts:
+        for name in ("version", "watcher", "time", "role", "queue", "watcher", "skew", "name"):
+            if name not in parts or (name == "role" and server.standby):
                 continue
             if sum(cell_len(said) + 2 for said, _ in parts.values()) <= self.size.width:
                 break

@@ -237,6 +237,10 @@ class Rows(ScrollView, Generic[T], can_focus=True):
         self._scroll(0)
         self.refresh()
 
+    def hold_cursor(self) -> None:
+        """The cursor stays on its row from now on, as if it had been moved there."""
+        self._anchored = self._cursor is not None
+
     def put_cursor(self, key: Hashable) -> None:
         """Moves the cursor to a key that is shown; else does nothing."""
         row = self._find(key)
