@@ -10,7 +10,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from leasetop import cli, profile, report
+from leasetop import cli, naming, profile, report
 from leasetop.tui import acts
 from leasetop.worker import Settings, Worker
 from tests import world
@@ -66,3 +66,8 @@ def test_its_policies_are_those_of_the_command() -> None:
 def test_its_table_of_queues_is_that_of_the_profiles() -> None:
     for row in report.profiles_table(profile.shipped()[1:]):
         assert row in README
+
+
+def test_the_help_of_profile_lists_what_can_be_told() -> None:
+    told = cli.main.commands["profile"].help or ""  # type: ignore[attr-defined]
+    assert set(naming.SETTABLE) <= set(re.findall(r"[a-z_]+", told))

@@ -728,3 +728,13 @@ async def test_the_details_scroll_by_the_keys_of_vi_where_they_fill_the_screen(a
         assert cursor(app) == before
         await pilot.press("escape", "j")
         assert cursor(app) != before
+
+
+async def test_why_a_job_failed_has_room_at_80_columns(app: LeasetopApp) -> None:
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settled(pilot)
+        await pilot.press("5")
+        await settled(pilot)
+        widths = {column.title: width for column, width in app.query_one(Jobs).layout_shown}
+        assert widths["ERROR"] >= 30
+        assert "OWNER" not in widths

@@ -59,6 +59,8 @@ class Jobs(Rows[Job]):
 
     def _chosen(self, profile: Profile) -> list[Column[Job]]:
         """What the queue does not keep has no column."""
+        # Where nobody holds a job, why it failed is what is looked for, and who had it goes first.
+        at_rest = not _has_leases(self._view)
         columns: dict[str, Column[Job]] = {
             "queue": Column("QUEUE", 8, lambda job, _: (text.safe(job.queue) or "-", ""), rank=2, sort="queue"),
             "kind": Column("KIND", 8, lambda job, _: (text.safe(job.kind) or "-", ""), rank=3, share=2, sort="kind"),
@@ -66,7 +68,12 @@ class Jobs(Rows[Job]):
                 "AMOUNT", 12, lambda job, _: (text.safe(job.amount) or "-", ""), rank=4, right=True, sort="amount"
             ),
             "stage": Column("STAGE", 9, lambda job, _: (text.safe(job.stage) or "-", ""), rank=1, sort="stage"),
-            "owner": Column("OWNER", 14, lambda job, _: (text.safe(job.owner) or "-", ""), share=3, sort="owner"),
+            "owner": Column(
+                *("OWNER", 14, lambda job, _: (text.safe(job.owner) or "-", "")),
+                share=3,
+                rank=5 if at_rest else 0,
+                sort="owner",
+            ),
         }
         first: list[Column[Job]] = [
             Column("ID", 6, lambda job, _: (text.safe(job.id, 60), ""), share=1 if profile.is_home else 2, sort="id"),
@@ -81,7 +88,9 @@ class Jobs(Rows[Job]):
                 "TRY", 4, lambda job, _: (report.attempts_words(job), _try_look(job)), right=True, sort="try"
             ),
             "created_at": Column("AGE", 6, self._age, right=True, ticks=True, sort="age"),
-            "error": Column("ERROR", 5, lambda job, _: (text.safe(job.error) or "-", ""), share=5, sort="error"),
+            "error": Column(
+                "ERROR", 30 if at_rest else 5, lambda job, _: (text.safe(job.error) or "-", ""), share=5, sort="error"
+            ),
         }
         lease: Column[Job] = Column(
             "LEASE", 16, lambda job, width: lease_cell(job, self._now, width), ticks=True, sort="lease"
@@ -89,7 +98,7 @@ class Jobs(Rows[Job]):
         return [
             *first,
             *(column for field, column in columns.items() if profile.has(field)),
-            *([lease] if _has_leases(self._view) else []),
+            *([] if at_rest else [lease]),
             *(column for field, column in last.items() if profile.has(field)),
         ]
 
