@@ -738,3 +738,34 @@ async def test_why_a_job_failed_has_room_at_80_columns(app: LeasetopApp) -> None
         widths = {column.title: width for column, width in app.query_one(Jobs).layout_shown}
         assert widths["ERROR"] >= 30
         assert "OWNER" not in widths
+
+
+async def test_all_that_match_are_marked_and_not_only_those_that_are_loaded(
+    app: LeasetopApp, still: StillQueue
+) -> None:
+    still.jobs = tuple(job(number, State.PENDING) for number in range(1_200))
+    async with app.run_test(size=(120, 30)) as pilot:
+        await settled(pilot)
+        assert len(app.query_one(Jobs).values) == 500
+        await pilot.press("asterisk")
+        await finished(pilot, "act")
+        assert len(app.query_one(Jobs).marked) == 1_200
+        await pilot.press("R")
+        await settled(pilot)
+        assert len(app.query_one(Jobs).marked) == 1_200
+        await pilot.press("D")
+        await settled(pilot)
+        assert "Discard" in str(app.screen.query_one(".dialog").border_title)
+        assert f"{count(1200)} jobs" in str(app.screen.query_one(".dialog").border_title)
+        await pilot.press("escape", "escape")
+        assert app.query_one(Jobs).marked == []
+
+
+async def test_more_than_one_act_can_take_are_not_all_marked(app: LeasetopApp, still: StillQueue) -> None:
+    still.jobs = tuple(job(number, State.PENDING) for number in range(5_100))
+    async with app.run_test(size=(120, 30)) as pilot:
+        await settled(pilot)
+        await pilot.press("asterisk")
+        await finished(pilot, "act")
+        assert len(app.query_one(Jobs).marked) == 5_000
+        assert f"the first {count(5_000)} are marked: there are more" in said(app)

@@ -28,6 +28,9 @@ from leasetop.tui.widgets.jobs import Jobs
 from leasetop.tui.widgets.rows import Rows
 from leasetop.tui.widgets.tiles import Tile, Tiles
 
+_MOST_MARKED = 5_000
+"""Jobs of one act, at most."""
+
 
 class Tabs(Static):
     """The tabs with their keys and counts, and how many rows are shown of how many."""
@@ -264,7 +267,29 @@ class JobsScreen(Board):
         self.query_one(Jobs).mark()
 
     def action_mark_all(self) -> None:
-        self.query_one(Jobs).mark_all()
+        """All that match: also those beyond the rows that are loaded."""
+        snapshot = self.top.snapshot
+        if snapshot is None or not self.top.poller.is_answer(snapshot) or _is_whole(snapshot):
+            self.query_one(Jobs).mark_all()
+        else:
+            self._mark_all_that_match()
+
+    @work(exclusive=True, group="act")
+    async def _mark_all_that_match(self) -> None:
+        table, poller = self.query_one(Jobs), self.top.poller
+        async with self.top.acting():
+            async with self.top.asking():
+                found = await self.top.queue.snapshot(
+                    poller.view,
+                    _MOST_MARKED,
+                    chosen=poller.chosen,
+                    sort=poller.sort,
+                    descending=poller.descending,
+                    everywhere=poller.everywhere,
+                )
+            table.mark_all((job.key, job) for job in found.jobs)
+            if len(found.jobs) >= _MOST_MARKED:
+                self.top.say(f"the first {text.count(_MOST_MARKED)} are marked: there are more")
 
     @on(Rows.Marked, "#jobs")
     def _marked(self) -> None:

@@ -273,9 +273,10 @@ class Rows(ScrollView, Generic[T], can_focus=True):
         self._go(row + 1)
         self.refresh()
 
-    def mark_all(self) -> None:
-        """Marks all rows that are shown, and no others."""
-        self._marks = {row.key: row.value for row in self._rows if not row.ghost}
+    def mark_all(self, values: Iterable[tuple[Hashable, T]] | None = None) -> None:
+        """Marks all rows that are shown, or these, and no others."""
+        shown = ((row.key, row.value) for row in self._rows if not row.ghost)
+        self._marks = dict(shown if values is None else values)
         self.post_message(self.Marked(self))
         self.refresh()
 
