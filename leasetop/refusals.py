@@ -85,10 +85,14 @@ def _differences(seen: Job, current: Job) -> list[str]:
         "error": (seen.error, current.error),
     }
     return [
-        f"{name} was {text.safe(old) or 'none'}, is {text.safe(new) or 'none'}"
+        f"{name} was {_said(old)}, is {_said(new)}"
         for name, (old, new) in pairs.items()
         if old != new and not _is_cut(old, new)
     ]
+
+
+def _said(value: object) -> str:
+    return text.instant(value) if isinstance(value, datetime) else text.safe(value, 200) or "none"
 
 
 def _is_cut(old: object, new: object) -> bool:

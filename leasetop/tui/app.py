@@ -205,6 +205,9 @@ class LeasetopApp(App[None]):
         self.poller.wake()
 
     async def on_event(self, event: events.Event) -> None:
+        if isinstance(event, events.Key) and event.key == "escape":
+            # What was said may cover what is to be read next.
+            self.clear_notifications()
         typed = event if isinstance(event, events.Key) and event.is_printable else None
         if typed is not None and typed.is_forwarded and isinstance(self.focused, Input):
             # An input takes all letters. One that comes back while it has the focus was typed in one burst with the key

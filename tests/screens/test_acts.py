@@ -289,3 +289,12 @@ async def test_a_clock_that_is_off_is_told(app: LeasetopApp, still: StillQueue) 
     async with app.run_test(size=(160, 30)) as pilot:
         await settled(pilot)
         assert "this clock 1m15s ahead" in str(app.screen.query_one(Header).content)
+
+
+async def test_escape_takes_away_what_was_said(app: LeasetopApp) -> None:
+    async with app.run_test(size=(100, 30)) as pilot:
+        await settled(pilot)
+        app.say("something long")
+        await pilot.press("escape")
+        await settled(pilot)
+        assert said(app) == ""
