@@ -11,6 +11,8 @@ from leasetop.cli.options import Place, Target, json_option, place_options, sett
 from leasetop.errors import LeasetopError
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from leasetop.queue import Queue
 
 
@@ -84,8 +86,20 @@ def status(target: Target, as_json: bool) -> None:
     run(with_queue(target, ask))
 
 
+def _state_names(ctx: click.Context, parameter: click.Parameter, begun: str) -> "list[CompletionItem[str]]":
+    from click.shell_completion import CompletionItem
+
+    from leasetop.model import State
+
+    return [CompletionItem(state) for state in State if state.startswith(begun.lower())]
+
+
 @click.command(name="list")
-@click.option("--state", help="pending, scheduled, processing, stuck, failed, completed, cancelled or other.")
+@click.option(
+    "--state",
+    shell_complete=_state_names,
+    help="pending, scheduled, processing, stuck, failed, completed, cancelled or other.",
+)
 @click.option("--limit", type=click.IntRange(1, 100_000), default=500, show_default=True)
 @json_option
 @target_options

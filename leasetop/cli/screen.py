@@ -57,14 +57,21 @@ async def show_screen(target: Target, settled: Settled) -> None:
 @click.option("--dir", "directory", type=click.Path(path_type=Path), help="Where the demo's PostgreSQL lives.")
 @click.option("--fresh", is_flag=True, help="Start anew: drops the demo's data of earlier runs.")
 @click.option("--workers", type=click.IntRange(0, 20), default=3, show_default=True, help="Worker processes to start.")
-@seconds_option("--interval", 1.0, "How often the screen is refreshed.")
+@seconds_option("--interval", None, "How often the screen is refreshed.  [default: as for leasetop itself]")
 @policy_option
 @click.option("--race", is_flag=True, help="Show the race: reading-then-writing against one conditional UPDATE.")
 @click.option("--print-dsn", is_flag=True, help="Print the demo's DSN, for psql, and do nothing.")
 def demo(
-    directory: Path | None, fresh: bool, workers: int, interval: timedelta, policy: str, race: bool, print_dsn: bool
+    directory: Path | None,
+    fresh: bool,
+    workers: int,
+    interval: timedelta | None,
+    policy: str,
+    race: bool,
+    print_dsn: bool,
 ) -> None:
     """A live queue on an embedded PostgreSQL, with real worker processes to crash and freeze."""
+    from leasetop import config
     from leasetop.demo import live
     from leasetop.model import Policy
 
@@ -72,5 +79,7 @@ def demo(
         click.echo(live.dsn(directory))
         return
     need_terminal("leasetop demo in a terminal")
+    # Its looks are those of the operator's screen; what it does is its own.
+    looks = config.settings(interval_s=interval.total_seconds() if interval else None).config
     click.echo(f"leasetop: starting the demo's PostgreSQL; to look on: psql '{live.dsn(directory)}'", err=True)
-    live.run(directory, fresh=fresh, workers=workers, interval=interval, policy=Policy(policy), race=race)
+    live.run(directory, fresh=fresh, workers=workers, policy=Policy(policy), race=race, config=looks)

@@ -12,6 +12,7 @@ from pathlib import Path
 import psycopg
 
 from leasetop import schema, statements, whoami
+from leasetop.config import Config
 from leasetop.database import Database, connect
 from leasetop.demo import shop
 from leasetop.demo.fleet import Fleet
@@ -28,13 +29,15 @@ def dsn(directory: Path | None) -> str:
     return EmbeddedPostgres(directory or default_directory()).dsn(DATABASE)
 
 
-def run(directory: Path | None, *, fresh: bool, workers: int, interval: timedelta, policy: Policy, race: bool) -> None:
+def run(
+    directory: Path | None, *, fresh: bool, workers: int, policy: Policy, race: bool, config: Config | None = None
+) -> None:
     """Until the operator quits. Raises DemoError or another LeasetopError, in words."""
     server = EmbeddedPostgres(directory or default_directory())
     server.start(fresh=fresh)
     try:
         prepare(server)
-        asyncio.run(_show(server.dsn(DATABASE), workers, interval, policy, race))
+        asyncio.run(_show(server.dsn(DATABASE), workers, policy, race, config or Config()))
     finally:
         server.stop()
 
@@ -51,7 +54,7 @@ def prepare(server: EmbeddedPostgres) -> None:
         shop.enqueue(connection, _FIRST_PAYMENTS)
 
 
-async def _show(dsn: str, workers: int, interval: timedelta, policy: Policy, race: bool) -> None:
+async def _show(dsn: str, workers: int, policy: Policy, race: bool, config: Config) -> None:
     # The screen's libraries are loaded while the server starts to answer, not before there is one.
     from leasetop.tui.app import LeasetopApp
 
@@ -65,9 +68,10 @@ async def _show(dsn: str, workers: int, interval: timedelta, policy: Policy, rac
         app = LeasetopApp(
             await find(database),
             actor=whoami.operator(),
-            interval=interval,
+            interval=timedelta(seconds=config.interval_s),
             policy=policy,
             fleet=fleet,
+            config=config,
             demo_database=database,
             race=race,
         )
