@@ -167,13 +167,13 @@ async def _running(fleet: Fleet) -> None:
 
 
 async def _kill_the_busiest(fleet: Fleet, connection: psycopg.Connection, killed: set[str]) -> str:
-    """Kills the worker with the most payments between authorization and settlement, and says whose it was."""
+    """Kills the worker with the most payments that are captured and not told so yet, and says whose it was."""
     deadline = time.monotonic() + _PATIENCE_S
     while time.monotonic() < deadline:
         living = {one.owner: one for one in fleet.members if one.alive and one.owner and one.owner not in killed}
         busiest = connection.execute(
             """SELECT lease_owner FROM payment_jobs
-                WHERE status = 'Processing' AND stage IN ('capture', 'settle') AND lease_owner = ANY (%s)
+                WHERE status = 'Processing' AND stage = 'settle' AND lease_owner = ANY (%s)
                 GROUP BY lease_owner ORDER BY count(*) DESC LIMIT 1""",
             [list(living)],
         ).fetchone()
