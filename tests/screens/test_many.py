@@ -769,3 +769,34 @@ async def test_more_than_one_act_can_take_are_not_all_marked(app: LeasetopApp, s
         await finished(pilot, "act")
         assert len(app.query_one(Jobs).marked) == 5_000
         assert f"the first {count(5_000)} are marked: there are more" in said(app)
+
+
+async def test_the_keys_are_the_tables_again_when_it_is_beside_the_details(app: LeasetopApp) -> None:
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settled(pilot)
+        await pilot.press("j", "enter")
+        await settled(pilot)
+        before = cursor(app)
+        assert app.query_one(DetailPane).has_focus
+        await pilot.resize_terminal(140, 40)
+        await settled(pilot)
+        assert app.query_one(Jobs).has_focus
+        assert cursor(app) == before
+        await pilot.press("j")
+        assert cursor(app) != before
+        await pilot.resize_terminal(80, 24)
+        await settled(pilot)
+        assert app.query_one(DetailPane).has_focus
+
+
+async def test_the_details_stay_on_their_job_in_another_tab_as_well(app: LeasetopApp, still: StillQueue) -> None:
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settled(pilot)
+        await pilot.press("enter", "4")
+        await settled(pilot)
+        before = cursor(app)
+        assert before is not None
+        still.change(int(before), gone=True)
+        await pilot.press("R")
+        await settled(pilot)
+        assert cursor(app) == before

@@ -253,3 +253,11 @@ async def test_the_workers_screen_says_what_each_owner_lost(app: LeasetopApp, st
             "pay-7f9c/4121/03aa": "12",
             "pay-7f9c/4122/9d1e": "0",
         }
+
+
+async def test_without_poison_jobs_the_noisy_owners_have_the_keys(app: LeasetopApp, still: StillQueue) -> None:
+    still.looked = replace(trends(), poison=())
+    async with app.run_test(size=(100, 30)) as pilot:
+        await opened(pilot, "enter")
+        assert isinstance(app.screen, JobsScreen)
+        assert app.poller.chosen.text == "owner=pay-7f9c/4121/03aa"

@@ -27,7 +27,8 @@ class ExportDialog(ModalScreen[Path | None]):
         with Vertical(classes="dialog -small"):
             yield Input(value=f"leasetop-{self._what}-{self._at:%Y%m%dT%H%M%SZ}.csv", compact=True)
             if self._beyond:
-                yield Static(self._beyond.removeprefix("; ").capitalize(), id="beyond", markup=False)
+                beyond = self._beyond.removeprefix("; ")
+                yield Static(beyond[:1].upper() + beyond[1:], id="beyond", markup=False)
             yield Static(".csv or .json; enter writes it, esc cancels", id="hint", markup=False)
 
     def on_mount(self) -> None:

@@ -145,7 +145,24 @@ class JobsScreen(Board):
         table.ghost_says = "(left)" if _is_whole(snapshot) else "(beyond)"
         table.show(((job.key, job) for job in snapshot.jobs), empty=_nothing(snapshot, link))
         if self.has_class("-detail"):
+            # Of another tab, too.
+            table.hold_cursor()
             self._load_detail()
+
+    def on_resize(self) -> None:
+        self.call_after_refresh(self._focus_what_is_shown)
+
+    def _focus_what_is_shown(self) -> None:
+        """With the details beside it the table has the keys again, and where they fill the screen they have them."""
+        table, pane = self.query_one(Jobs), self.query_one(DetailPane)
+        if not self.has_class("-detail") or not (table.has_focus or pane.has_focus or self.focused is None):
+            return
+        if self.has_class("-narrow"):
+            pane.focus()
+            return
+        table.focus()
+        if table.selected is not None:
+            table.put_cursor(table.selected.key)
 
     def _drop_marks_of_those_gone(self, snapshot: Snapshot) -> None:
         """An act is not to reach a job that can no longer be seen; where the list is cut, it may only be further on."""

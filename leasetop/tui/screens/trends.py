@@ -102,6 +102,9 @@ class TrendsScreen(Board):
         _count(self._expired, [minute.expired for minute in trends.minutes], f"No lease expired {when}.")
         self._poison.show(((job.key, job) for job in trends.poison), empty=f"None {when}.")
         self._noisy.show(((owner.owner, owner) for owner in trends.noisy), empty=f"None {when}.")
+        if self._poison.has_focus and not trends.poison and trends.noisy:
+            # An empty table has nothing to choose.
+            self._noisy.focus()
 
     def _show_known(self) -> None:
         lookout, lines = self.top.lookout, []
