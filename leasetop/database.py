@@ -162,25 +162,17 @@ class Database:
 
         In one round trip: over a slow line that is what a refresh costs. Raises Unreachable or Refused.
         """
-        async with self._locks["reading"]:
-            connection = await self._line("reading")
-            try:
-                cursors: list[psycopg.AsyncCursor[Row] | None] = []
-                async with connection.pipeline():
-                    await connection.execute(_READING)
-                    await connection.execute(*_set_local(self._limits.settings()))
-                    for sql, given in questions:
-                        cursors.append(None if sql is None else connection.cursor(row_factory=dict_row))
-                        if sql is not None:
-                            await cursors[-1].execute(sql, given)  # type: ignore[union-attr]
-                    await connection.execute(b"COMMIT")
-                return [None if cursor is None else list(await cursor.fetchall()) for cursor in cursors]
-            except psycopg.Error as error:
-                await self._give_up(connection)
-                raise in_words(error) from error
-            except BaseException:
-                await self._give_up(connection)
-                raise
+        async with self._in_words("reading") as connection:
+            cursors: list[psycopg.AsyncCursor[Row] | None] = []
+            async with connection.pipeline():
+                await connection.execute(_READING)
+                await connection.execute(*_set_local(self._limits.settings()))
+                for sql, given in questions:
+                    cursors.append(None if sql is None else connection.cursor(row_factory=dict_row))
+                    if sql is not None:
+                        await cursors[-1].execute(sql, given)  # type: ignore[union-attr]
+                await connection.execute(b"COMMIT")
+            return [None if cursor is None else list(await cursor.fetchall()) for cursor in cursors]
 
     @property
     def host(self) -> str:
@@ -204,15 +196,21 @@ class Database:
 
     @asynccontextmanager
     async def _transaction(self, kind: str, begin: bytes) -> AsyncIterator[psycopg.AsyncConnection]:
+        async with self._in_words(kind) as connection:
+            # One round trip for the beginning: the pipeline sends both before it waits.
+            async with connection.pipeline():
+                await connection.execute(begin)
+                await connection.execute(*_set_local(self._limits.settings()))
+            yield connection
+            await connection.execute(b"COMMIT")
+
+    @asynccontextmanager
+    async def _in_words(self, kind: str) -> AsyncIterator[psycopg.AsyncConnection]:
+        """The connection of a kind, for one user at a time; idle again after an error, which is told in words."""
         async with self._locks[kind]:
             connection = await self._line(kind)
             try:
-                # One round trip for the beginning: the pipeline sends both before it waits.
-                async with connection.pipeline():
-                    await connection.execute(begin)
-                    await connection.execute(*_set_local(self._limits.settings()))
                 yield connection
-                await connection.execute(b"COMMIT")
             except psycopg.Error as error:
                 await self._give_up(connection)
                 raise in_words(error) from error

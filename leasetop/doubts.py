@@ -166,7 +166,7 @@ async def unsure(database: Database, made: Meaning, told: Mapping[str, str]) -> 
         listed = ", ".join(map(text.safe, left[:12]))
         found.append(
             f"that {listed} {'says' if len(left) == 1 else 'say'} nothing about whether a job is over or its worker "
-            f"alive (settle that: leasetop profile --table {made.table.quoted.removeprefix('public.')} "
+            f"alive (settle that: leasetop profile --table {text.safe(made.table.quoted.removeprefix('public.'))} "
             f"--set ignore={','.join(map(text.safe, left[:12]))} --output FILE)"
         )
     lease = made.columns.get("lease_until")

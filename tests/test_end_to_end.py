@@ -185,8 +185,8 @@ async def test_a_crash_is_seen_requeued_swept_and_paid_once(dsn: str, app: Lease
         assert connection.execute(ends).fetchone() == (0,)
 
 
-def test_bytes_that_are_no_utf8_are_passed_over(dsn: str) -> None:
-    """Line noise, or a terminal of another charset: the keys after it count."""
+def on_a_terminal(dsn: str) -> tuple[int, int, bytes]:
+    """The real program on a terminal of its own, once it shows jobs: its pid, the terminal, what it has shown."""
     pid, terminal = pty.fork()
     if pid == 0:
         os.environ["TERM"] = "xterm-256color"
@@ -194,6 +194,12 @@ def test_bytes_that_are_no_utf8_are_passed_over(dsn: str) -> None:
     shown = b""
     while b"Processing" not in shown:
         shown += os.read(terminal, 65536)
+    return pid, terminal, shown
+
+
+def test_bytes_that_are_no_utf8_are_passed_over(dsn: str) -> None:
+    """Line noise, or a terminal of another charset: the keys after it count."""
+    pid, terminal, shown = on_a_terminal(dsn)
     os.write(terminal, b"\xff\xe4")
 
     def ended() -> bool:
@@ -212,15 +218,9 @@ def test_bytes_that_are_no_utf8_are_passed_over(dsn: str) -> None:
 @pytest.mark.parametrize("keys", [b"", b":", b"l"])
 def test_a_terminal_that_vanishes_ends_the_screen(dsn: str, keys: bytes) -> None:
     """A closed window, a lost ssh: no signal need come, and nothing can be written any more."""
-    pid, terminal = pty.fork()
-    if pid == 0:
-        os.environ["TERM"] = "xterm-256color"
-        os.execv(sys.executable, [sys.executable, "-m", "leasetop", "--dsn", dsn])
-    shown = b""
-    while b"Processing" not in shown:
-        shown += os.read(terminal, 65536)
+    pid, terminal, _ = on_a_terminal(dsn)
     if keys:
         os.write(terminal, keys)
-        shown = os.read(terminal, 65536)
+        os.read(terminal, 65536)
     os.close(terminal)
     until(lambda: os.waitpid(pid, os.WNOHANG)[0] == pid, _PATIENCE_S)

@@ -93,7 +93,7 @@ def profile(
     workers; time_zone=ZONE and epoch=seconds (or milliseconds), for instants that do not say it; ignore=COLUMN,...:
     these say nothing about a job.
     """
-    from leasetop import guess, profile, report, trust
+    from leasetop import guess, profile, report, text, trust
     from leasetop.database import Database
     from leasetop.model import View
     from leasetop.queue import Queue
@@ -116,15 +116,15 @@ def profile(
             snapshot = await queue.snapshot(View.ALL, limit=8)
         finally:
             await database.close()
-        click.echo(f"{document['title']}: what the columns are taken for\n", err=True)
+        click.echo(f"{text.safe(document['title'])}: what the columns are taken for\n", err=True)
         for field, expression in document["columns"].items():
             if field != "fence":
                 said = meaning.lease_in_words() if field == "lease_until" else expression
-                click.echo(f"  {field:<16} {said}", err=True)
+                click.echo(f"  {field:<16} {text.safe(said)}", err=True)
         if "payload" in document:
-            click.echo(f"  {'payload':<16} {document['payload']['sql']}", err=True)
+            click.echo(f"  {'payload':<16} {text.safe(document['payload']['sql'])}", err=True)
         for state, values in meaning.states.items():
-            click.echo(f"  {state:<16} status {', '.join(map(repr, values))}", err=True)
+            click.echo(f"  {state:<16} status {', '.join(map(text.safe, values))}", err=True)
         click.echo("\nhow its rows look then\n", err=True)
         click.echo(report.jobs_text(snapshot.jobs, snapshot.now, width(sys.stderr)), err=True)
         counts = ", ".join(f"{tally.count} {state}" for state, tally in snapshot.tallies.items() if tally.count)

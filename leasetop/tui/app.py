@@ -140,6 +140,9 @@ class LeasetopApp(App[None]):
         self.set_interval(_ANOMALIES_S, self.look_for_anomalies)
 
     def _remember_theme(self, theme: Theme) -> None:
+        if theme.name == self.config.theme:
+            # The settings have it already, and may change their mind.
+            return
         try:
             looks.remember(theme.name)
         except OSError as error:

@@ -19,7 +19,7 @@ from leasetop.profile import shipped
 from leasetop.text import count
 from leasetop.tui.app import LeasetopApp
 from leasetop.tui.screens.bulk import BulkDialog
-from leasetop.tui.screens.jobs import JobsScreen, Tabs
+from leasetop.tui.screens.jobs import JobsScreen
 from leasetop.tui.screens.journal import JournalScreen
 from leasetop.tui.screens.requeue import RequeueDialog
 from leasetop.tui.screens.waiting import WaitingScreen
@@ -28,6 +28,7 @@ from leasetop.tui.widgets.filterline import FilterLine
 from leasetop.tui.widgets.header import Header
 from leasetop.tui.widgets.jobs import Jobs
 from leasetop.tui.widgets.rows import Rows
+from leasetop.tui.widgets.tabs import Tabs
 from tests.screens.still import StillQueue, ago, job
 from tests.screens.test_acts import cursor, said, settled
 
@@ -735,9 +736,9 @@ async def test_why_a_job_failed_has_room_at_80_columns(app: LeasetopApp) -> None
         await settled(pilot)
         await pilot.press("5")
         await settled(pilot)
-        widths = {column.title: width for column, width in app.query_one(Jobs).layout_shown}
-        assert widths["ERROR"] >= 30
-        assert "OWNER" not in widths
+        table = app.query_one(Jobs)
+        assert table.has_room_for("error") and not table.has_room_for("owner")
+        assert "CardDeclined: do not honor" in table.render_line(1).text
 
 
 async def test_all_that_match_are_marked_and_not_only_those_that_are_loaded(
@@ -800,3 +801,11 @@ async def test_the_details_stay_on_their_job_in_another_tab_as_well(app: Leaseto
         await pilot.press("R")
         await settled(pilot)
         assert cursor(app) == before
+
+
+async def test_a_theme_of_the_settings_is_not_remembered_beyond_them(still: StillQueue) -> None:
+    for chosen, wanted in (("nord", "nord"), (None, "textual-dark")):
+        app = LeasetopApp(still, actor="ops", interval=timedelta(hours=1), config=Config(theme=chosen))  # type: ignore[arg-type]
+        async with app.run_test(size=(100, 30)) as pilot:
+            await settled(pilot)
+            assert app.theme == wanted

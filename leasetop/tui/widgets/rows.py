@@ -140,11 +140,6 @@ class Rows(ScrollView, Generic[T], can_focus=True):
         """All columns, also those for which there is no room."""
         return self._columns
 
-    @property
-    def layout_shown(self) -> tuple[tuple[Column[T], int], ...]:
-        """The columns for which there is room, with their widths."""
-        return tuple(self._layout)
-
     def has_room_for(self, sort: str) -> bool:
         """Whether the column of that sort is shown."""
         return any(column.sort == sort for column, _ in self._layout)
