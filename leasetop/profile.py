@@ -292,7 +292,8 @@ def _toml_key(name: str) -> str:
 
 
 def _toml(value: object) -> str:
-    if isinstance(value, str) and "\n" in value and "'''" not in value:
+    # Set out in lines where it can be: TOML takes no control characters as they are, and no terminal should.
+    if isinstance(value, str) and "\n" in value and "'''" not in value and value.replace("\n", "").isprintable():
         return f"'''\n{value}'''"
     return toml.value(value)
 

@@ -92,7 +92,8 @@ def status_text(snapshot: Snapshot) -> str:
     server, now = snapshot.server, snapshot.now
     role = "standby" if server.standby else "primary"
     lines = [
-        f"{text.safe(server.title)}  PostgreSQL {server.version} {role}  {snapshot.queue}  {text.instant(now)}",
+        f"{text.safe(server.title)}  PostgreSQL {server.version} {role}  "
+        f"{text.safe(snapshot.queue)}  {text.instant(now)}",
         f"watcher     {watcher_words(snapshot)}",
         "",
     ]

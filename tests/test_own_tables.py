@@ -3,17 +3,23 @@
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 
 import psycopg
 import pytest
+from click.testing import CliRunner
+from textual.widgets import Static
 
 from leasetop import finding, guess, profile
+from leasetop.cli import main
 from leasetop.database import Database
 from leasetop.errors import NoQueue, Refused
 from leasetop.model import Job, Policy, Reason, State, View, parsed, written
 from leasetop.naming import MappingError
 from leasetop.queue import Queue
+from leasetop.tui.app import LeasetopApp
+from leasetop.tui.screens.requeue import RequeueDialog
 from tests.waiting import until
 
 JOBS = "id int PRIMARY KEY, status text DEFAULT 'pending', owner text, lease_until timestamptz"
@@ -1305,3 +1311,53 @@ async def test_what_a_living_worker_has_done_is_no_anomaly(database: Database, h
     assert (await queue.anomalies()).total == 0
     assert (await the_job(queue, "1")).lease_until is None
     assert (await the_job(queue, "2")).lease_until is not None
+
+
+_HOSTILE = '"od\x1b[31md[@click=app.quit]x[/]"'
+
+
+def make_hostile(hand: psycopg.Connection) -> None:
+    run(
+        hand,
+        f"CREATE TABLE {_HOSTILE} (id text PRIMARY KEY, status text, owner text, lease_until timestamptz, "
+        '"deleted\x1b_at" timestamptz)',
+        f"INSERT INTO {_HOSTILE} VALUES (E'\x1b[2J1', 'running', E'\x1b]0;t\x07w', now() - interval '1 h')",
+        f"INSERT INTO {_HOSTILE} VALUES ('p', 'pending'), ('d', 'done')",
+    )
+
+
+@pytest.mark.parametrize(
+    "words", [["list"], ["status"], ["sweep", "--dry-run"], ["sweep"], ["sweep", "--sure"], ["doctor"], ["profile"]]
+)
+def test_what_a_table_is_called_is_data_in_every_command(hand: psycopg.Connection, words: list[str]) -> None:
+    make_hostile(hand)
+    result = CliRunner().invoke(main, [*words, "--dsn", hand.info.dsn, "--table", _HOSTILE], color=True)
+    assert result.exception is None or isinstance(result.exception, SystemExit)
+    assert result.output
+    assert not {"\x1b", "\x07"} & set(result.output)
+
+
+async def test_what_a_table_is_called_is_data_on_the_screen(database: Database, hand: psycopg.Connection) -> None:
+    make_hostile(hand)
+    app = LeasetopApp(await finding.find(database, table=_HOSTILE), actor="ops", interval=timedelta(hours=1))
+    async with app.run_test(size=(140, 40)) as pilot, asyncio.timeout(60):
+        while app.snapshot is None:
+            await pilot.pause(0.02)
+        await pilot.pause()
+        await pilot.press("r")
+        while not isinstance(app.screen, RequeueDialog):
+            await pilot.pause(0.02)
+        shown = [str(one.render()) for screen in app.screen_stack for one in screen.query(Static)]
+        assert any("31md" in said for said in shown)
+        assert not {"\x1b", "\x07"} & set("".join(shown))
+        await pilot.press("escape")
+
+
+async def test_a_profile_with_odd_names_can_be_read_again(
+    database: Database, hand: psycopg.Connection, tmp_path: Path
+) -> None:
+    make_hostile(hand)
+    document = (await guess.guess(database, _HOSTILE)).document()
+    file = tmp_path / "odd.toml"
+    file.write_text(profile.written(document))
+    assert profile.load(file).document["actions"] == document["actions"]

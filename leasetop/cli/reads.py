@@ -25,7 +25,7 @@ def queues(place: Place, as_json: bool) -> None:
     verified-live: its real engine ran in leasetop's tests. verified-schema: its tables only. read-only: shown, not
     acted on. own: your table, understood by its columns.
     """
-    from leasetop import report
+    from leasetop import report, text
     from leasetop.finding import survey
     from leasetop.queue import Queue
 
@@ -39,7 +39,7 @@ def queues(place: Place, as_json: bool) -> None:
                         report.queue_json(profile, snapshot) if as_json else report.queue_text(profile, snapshot)
                     )
                 except LeasetopError as error:
-                    click.echo(f"{profile.title}: cannot be read: {error}", err=True)
+                    click.echo(f"{text.safe(profile.title)}: cannot be read: {error}", err=True)
             for trouble in found.troubles:
                 click.echo(f"note: {trouble}", err=True)
             if not found.profiles:

@@ -72,7 +72,7 @@ class Header(Static):
             "version": (f"PostgreSQL {server.version.split('.')[0]}", ""),
             "read only": ("READ-ONLY", "bold $text-warning") if link.read_only else ("", ""),
             "role": ("STANDBY", "bold $text-warning") if server.standby else ("primary", ""),
-            "queue": (snapshot.queue, ""),
+            "queue": (text.safe(snapshot.queue), ""),
             "watcher": (f"watcher {words}", "" if calm else "bold $text-warning"),
             "skew": (self._skew(snapshot), "bold $text-warning"),
             "data": (self._data(snapshot, link), "bold $text-error" if link.stale else ""),
