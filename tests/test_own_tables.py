@@ -42,6 +42,18 @@ def run(hand: psycopg.Connection, *statements: str) -> None:
         hand.execute(statement.encode())
 
 
+def on_update(hand: psycopg.Connection, body: str, when: str = "BEFORE") -> None:
+    """A trigger on the jobs: before or after each update of a row, or at the end of the transaction (DEFERRED)."""
+    kind, when, end = (
+        ("CONSTRAINT ", "AFTER", "DEFERRABLE INITIALLY DEFERRED") if when == "DEFERRED" else ("", when, "")
+    )
+    run(
+        hand,
+        f"CREATE FUNCTION turn() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {body} END $$",
+        f"CREATE {kind}TRIGGER turn {when} UPDATE ON jobs {end} FOR EACH ROW EXECUTE FUNCTION turn()",
+    )
+
+
 async def understood(database: Database, **told: str) -> Queue:
     return Queue(database, profile.read((await guess.guess(database, "jobs", told)).document(), "jobs"))
 
@@ -482,10 +494,8 @@ async def test_a_sweep_that_meets_a_job_twice_stops(database: Database, hand: ps
     run(
         hand,
         "INSERT INTO jobs SELECT n, 'running', 'w', now() - interval '1 h' FROM generate_series(1, 600) n",
-        "CREATE FUNCTION again() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.status := 'running'; "
-        "NEW.lease_until := now() - interval '1 s'; RETURN NEW; END $$",
-        "CREATE TRIGGER again BEFORE UPDATE ON jobs FOR EACH ROW EXECUTE FUNCTION again()",
     )
+    on_update(hand, "NEW.status := 'running'; NEW.lease_until := now() - interval '1 s'; RETURN NEW;")
     queue = await understood(database)
     async with asyncio.timeout(30):
         with pytest.raises(Refused, match="600 not: job 1: it is expired after the sweep: a trigger, or a default"):
@@ -494,11 +504,7 @@ async def test_a_sweep_that_meets_a_job_twice_stops(database: Database, hand: ps
 
 async def test_a_trigger_that_swallows_the_write_is_named(database: Database, hand: psycopg.Connection) -> None:
     run(hand, f"CREATE TABLE jobs ({JOBS})", HELD, "INSERT INTO jobs VALUES (2)")
-    run(
-        hand,
-        "CREATE FUNCTION nothing() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$",
-        "CREATE TRIGGER nothing BEFORE UPDATE ON jobs FOR EACH ROW EXECUTE FUNCTION nothing()",
-    )
+    on_update(hand, "RETURN NULL;")
     queue = await understood(database)
     outcome = await queue.requeue(await the_job(queue), "ops", "x")
     assert not outcome.done
@@ -730,12 +736,7 @@ async def test_a_requeue_that_a_trigger_undoes_is_not_said_to_be_done(
     database: Database, hand: psycopg.Connection
 ) -> None:
     run(hand, f"CREATE TABLE jobs ({JOBS})", HELD, "INSERT INTO jobs VALUES (2)")
-    run(
-        hand,
-        "CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.status := OLD.status; RETURN "
-        "NEW; END $$",
-        "CREATE TRIGGER keep BEFORE UPDATE ON jobs FOR EACH ROW EXECUTE FUNCTION keep()",
-    )
+    on_update(hand, "NEW.status := OLD.status; RETURN NEW;")
     queue = await understood(database)
     with pytest.raises(Refused, match="a trigger of the table did something else"):
         await queue.requeue(await the_job(queue), "ops", "x")
@@ -746,12 +747,7 @@ async def test_the_journal_does_not_tell_of_a_sweep_that_was_rolled_back(
     database: Database, hand: psycopg.Connection
 ) -> None:
     run(hand, f"CREATE TABLE jobs ({JOBS})", HELD, "INSERT INTO jobs VALUES (2)")
-    run(
-        hand,
-        "CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'audit says no'; END $$",
-        "CREATE CONSTRAINT TRIGGER no AFTER UPDATE ON jobs DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE "
-        "FUNCTION no()",
-    )
+    on_update(hand, "RAISE 'audit says no';", "DEFERRED")
     queue = await understood(database)
     with pytest.raises(Refused, match="audit says no"):
         await queue.sweep(Policy.REQUEUE, "ops")
@@ -959,9 +955,8 @@ async def test_an_act_that_a_trigger_turns_into_something_else_is_rolled_back(
         f"CREATE TABLE jobs ({JOBS})",
         HELD,
         "INSERT INTO jobs (id, status) VALUES (2, 'pending'), (3, 'done'), (4, 'cancelled')",
-        f"CREATE FUNCTION turn() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN {trigger} END$$",
-        "CREATE TRIGGER turn BEFORE UPDATE ON jobs FOR EACH ROW EXECUTE FUNCTION turn()",
     )
+    on_update(hand, trigger)
     queue = await understood(database)
     seen = await the_job(queue, "1" if act == "requeue" else "2")
     with pytest.raises(Refused, match="a trigger of the table did something else"):
@@ -1146,8 +1141,8 @@ async def test_instants_may_be_numbers(database: Database, hand: psycopg.Connect
 @pytest.mark.parametrize(
     ("body", "when"),
     [
-        ("IF NEW.status = 'pending' THEN NEW.status = 'awaiting_approval'; END IF; RETURN NEW;", "BEFORE UPDATE"),
-        ("DELETE FROM jobs WHERE id = NEW.id; RETURN NULL;", "AFTER UPDATE"),
+        ("IF NEW.status = 'pending' THEN NEW.status = 'awaiting_approval'; END IF; RETURN NEW;", "BEFORE"),
+        ("DELETE FROM jobs WHERE id = NEW.id; RETURN NULL;", "AFTER"),
     ],
 )
 async def test_a_sweep_that_a_trigger_turns_into_something_else_is_rolled_back(
@@ -1158,9 +1153,8 @@ async def test_a_sweep_that_a_trigger_turns_into_something_else_is_rolled_back(
         f"CREATE TABLE jobs ({JOBS})",
         HELD,
         "INSERT INTO jobs (id, status) VALUES (3, 'done')",
-        f"CREATE FUNCTION turn() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN {body} END$$",
-        f"CREATE TRIGGER turn {when} ON jobs FOR EACH ROW EXECUTE FUNCTION turn()",
     )
+    on_update(hand, body, when)
     queue = await understood(database)
     with pytest.raises(Refused, match=r"0 jobs swept; 1 not: job 1: it is .* after the sweep: a trigger"):
         await queue.sweep(Policy.REQUEUE, "ops")
@@ -1176,11 +1170,9 @@ async def test_a_trigger_at_the_end_of_the_transaction_is_seen(
         f"CREATE TABLE jobs ({JOBS})",
         HELD,
         "INSERT INTO jobs (id, status) VALUES (3, 'done')",
-        "CREATE FUNCTION finish() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN "
-        "UPDATE jobs SET status = 'done' WHERE id = NEW.id AND status = 'pending'; RETURN NULL; END$$",
-        "CREATE CONSTRAINT TRIGGER finish AFTER UPDATE ON jobs DEFERRABLE INITIALLY DEFERRED FOR EACH ROW "
-        "EXECUTE FUNCTION finish()",
     )
+    late = "UPDATE jobs SET status = 'done' WHERE id = NEW.id AND status = 'pending'; RETURN NULL;"
+    on_update(hand, late, "DEFERRED")
     queue = await understood(database)
     with pytest.raises(Refused, match="a trigger"):
         if act == "sweep":
