@@ -22,7 +22,6 @@ import platformdirs
 from leasetop import toml
 from leasetop.errors import CommandError
 from leasetop.model import Policy
-from leasetop.payload import MASKED
 
 Times = Literal["utc", "local"]
 Colour = Literal["red", "yellow", "green", "blue", "magenta", "cyan"]
@@ -31,6 +30,11 @@ COLOURS: tuple[Colour, ...] = ("red", "yellow", "green", "blue", "magenta", "cya
 TIMES: tuple[Times, ...] = ("utc", "local")
 LONGEST_INTERVAL_S = 1e7
 
+MASKED = (
+    *("password", "passwd", "secret", "token", "authorization", "api_key", "access_token", "refresh_token"),
+    *("client_secret", "private_key", "card_number", "pan", "cvv", "cvc", "iban", "account_number"),
+)
+"""Keys whose values are hidden where nobody says otherwise."""
 _HOUR = timedelta(hours=1)
 _MOST_HOURS = 1e6
 _ON = ("1", "true", "yes", "on")

@@ -81,7 +81,7 @@ async def _scans(queue: Queue) -> list[Finding]:
                 if "Relation Name" not in node:
                     continue
                 table = node["Relation Name"]
-                size = await (await connection.execute(_ROWS, [_quoted(table)])).fetchone()
+                size = await (await connection.execute(_ROWS, [statements.quote_identifier(table)])).fetchone()
                 rows = size[0] if size else 0
                 if node["Node Type"] == "Seq Scan" and rows > _LARGE:
                     name = " ".join(filter(None, (arm.state, arm.reason)))
@@ -129,7 +129,3 @@ def _nodes(plan: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     yield plan
     for inner in plan.get("Plans", ()):
         yield from _nodes(inner)
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

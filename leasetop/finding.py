@@ -17,7 +17,6 @@ from leasetop import profile as profiles
 from leasetop.database import Database, in_words
 from leasetop.errors import CommandError, LeasetopError, NoQueue
 from leasetop.profile import Profile, ProfileError
-from leasetop.queue import Queue
 
 _PLAIN = "payment_jobs"
 
@@ -70,8 +69,10 @@ async def find(
     profile: Path | None = None,
     name: str | None = None,
     params: Mapping[str, str] | None = None,
-) -> Queue:
-    """The queue of this database: by the profile given, by the table given, or by looking; `name` chooses of several.
+) -> Profile:
+    """The profile of a queue of this database: the one given, one made for the table given, or a known one that fits.
+
+    `name` chooses where several fit.
 
     Raises NoQueue with what was looked for, SeveralQueues, ProfileError, MappingError, Unreachable or Refused.
     """
@@ -83,7 +84,7 @@ async def find(
         chosen = await _only(database, name)
     if params:
         chosen = await _with_params(database, chosen, params)
-    return Queue(database, chosen)
+    return chosen
 
 
 async def _only(database: Database, name: str | None) -> Profile:
@@ -127,12 +128,12 @@ async def survey(database: Database) -> Survey:
     troubles: list[str] = []
     for profile in known:
         for names in _places(profile, tables):
-            named = profile.named(names, _title(profile, names))
+            named = profiles.with_names(profile, names, _title(profile, names))
             if named.discover is None:
                 found.append(named)
                 continue
             try:
-                found += [named.named(more, title) for more, title in await _discovered(database, named)]
+                found += [profiles.with_names(named, more, title) for more, title in await _discovered(database, named)]
             except LeasetopError as error:
                 troubles.append(f"{named.title}: {error}")
     plain = any(table.name == _PLAIN and table.visible for table in tables)

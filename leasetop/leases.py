@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from datetime import timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Any, Protocol
 
 import psycopg
 
@@ -35,6 +35,14 @@ _LONGEST_STAGE = 200
 
 class LeaseLost(Exception):
     """The lease of this job has passed on: stop working on it. Raised by `ClaimedJob.reached`."""
+
+
+class StageRecorder(Protocol):
+    """Records stages of claimed jobs: the thread that also renews their leases."""
+
+    def ask(self, job: "ClaimedJob", stage: str) -> Future[bool]:
+        """Asks for a stage to be recorded. The answer says whether the lease is still held."""
+        ...
 
 
 class ClaimedJob:
@@ -61,7 +69,7 @@ class ClaimedJob:
         "started",
     )
 
-    def __init__(self, row: Row, deadline: float, keeper: "Keeper") -> None:
+    def __init__(self, row: Row, deadline: float, keeper: StageRecorder) -> None:
         self.id: int
         self.attempt: int
         self.max_attempts: int

@@ -479,7 +479,7 @@ class Meaning:
             f"j.{self.columns[name].quoted}::bigint AS {name}" if name in self.columns else f"NULL::bigint AS {name}"
             for name in ("attempts", "max_attempts")
         ]
-        table, name = self.table.quoted, reading.job_id(self.key)
+        table, name = self.table.quoted, reading.job_id([column.sql for column in self.key])
         these = (
             f"WHERE {over}\n     AND (:ids::text[] IS NULL OR ({name}, {self._fence()})\n"
             f"          IN (SELECT * FROM unnest(:ids::text[], :fences::text[])))"

@@ -8,12 +8,6 @@ import json
 import re
 from collections.abc import Collection, Iterator
 
-MASKED = (
-    *("password", "passwd", "secret", "token", "authorization", "api_key", "access_token", "refresh_token"),
-    *("client_secret", "private_key", "card_number", "pan", "cvv", "cvc", "iban", "account_number"),
-)
-"""Keys whose values are hidden where nobody says otherwise."""
-
 _HIDDEN = "••••"
 _DEEPEST = 60
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_A-Za-z]+")
@@ -30,8 +24,8 @@ class _Number(str):
     """A number as it is written."""
 
 
-def pretty(text: str, masked: Collection[str] = MASKED) -> str:
-    """The payload in lines."""
+def pretty(text: str, masked: Collection[str]) -> str:
+    """The payload in lines, with the values of the keys in `masked` hidden."""
     hidden = frozenset(filter(None, map(_plain, masked)))
     try:
         value = json.loads(text, parse_float=_Number, parse_int=_Number, parse_constant=_Number)

@@ -237,11 +237,6 @@ class Profile:
             return f"that its worker is dead: '{job.reason}' may have other causes"
         return None
 
-    def named(self, names: Mapping[str, str], title: str | None = None) -> "Profile":
-        """The same with the identifiers and values of one queue in one database. Raises ProfileError."""
-        made = read(self.document, self.origin, {**self.names, **names})
-        return replace(made, title=title or self.title, values={**self.values, **names})
-
     def given(self, params: Mapping[str, str]) -> "Profile":
         """The same with parameters set. Raises ProfileError for one that it has not."""
         for name in params.keys() - self.params.keys():
@@ -273,6 +268,12 @@ def read(raw: Mapping[str, Any], origin: str, names: Mapping[str, str] | None = 
     return _Reader(origin, raw, names).profile()
 
 
+def with_names(profile: Profile, names: Mapping[str, str], title: str | None = None) -> Profile:
+    """The same profile with the identifiers and values of one queue in one database. Raises ProfileError."""
+    named = read(profile.document, profile.origin, {**profile.names, **names})
+    return replace(named, title=title or profile.title, values={**profile.values, **names})
+
+
 def written(raw: Mapping[str, Any]) -> str:
     """The document as TOML, for a person to read and change."""
     plain = [f"{name} = {_toml(value)}" for name, value in raw.items() if not isinstance(value, Mapping)]
@@ -296,10 +297,6 @@ def _toml(value: object) -> str:
     if isinstance(value, str) and "\n" in value and "'''" not in value and value.replace("\n", "").isprintable():
         return f"'''\n{value}'''"
     return toml.value(value)
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 class _Reader:
@@ -505,7 +502,7 @@ class _Reader:
         if name == "fence" and path.startswith("actions."):
             return match[0]
         if name in self._names:
-            return _quoted(self._names[name])
+            return statements.quote_identifier(self._names[name])
         if "discover" in self._raw:
             # Known only once the queues of a database have been looked for.
             return match[0]

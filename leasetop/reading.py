@@ -12,7 +12,7 @@ from typing import Any
 from leasetop import paging
 from leasetop.model import Reason, State
 from leasetop.paging import Place, Term
-from leasetop.profile import COLUMNS, KeyColumn, Profile, Source
+from leasetop.profile import COLUMNS, Profile, Source
 
 # A count stops here and says so: nothing that the screen asks may grow with the table.
 CAP = 10_000
@@ -62,6 +62,11 @@ class Arm:
     def order(self) -> str:
         """ORDER BY, where the profile has one."""
         return f"ORDER BY {', '.join(term.written for term in self.terms)}" if self.terms else ""
+
+    @property
+    def job_id(self) -> str:
+        """The key as one text, as SQL."""
+        return job_id([column.sql for column in self.source.key])
 
     @property
     def place(self) -> str:
@@ -165,7 +170,7 @@ def chosen_jobs(
     where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
     found = _union(
         f"SELECT * FROM (SELECT {arm.labels}, {', '.join(_columns(arm.source, None))}, {n} AS arm, "
-        f"{'NULL::text[]' if by else arm.place} AS place, {job_id(arm.source.key)} AS job_id "
+        f"{'NULL::text[]' if by else arm.place} AS place, {arm.job_id} AS job_id "
         f"{rows} {arm.order} {'' if everywhere else f'LIMIT {CAP}'}) AS few {where} {'' if by else 'LIMIT :limit'}"
         for n, arm in enumerate(chosen)
         for rows in _beyond(n, arm, _exactly(arm, exact or {}), after)
@@ -204,13 +209,13 @@ def _exactly(arm: Arm, exact: Mapping[str, str]) -> str:
     return rows
 
 
-def job_id(key: Sequence[KeyColumn]) -> str:
+def job_id(key: Sequence[str]) -> str:
     """A key as one text, as model.written writes it."""
     if len(key) == 1:
-        return f"({key[0].sql})::text"
+        return f"({key[0]})::text"
     # chr(92) is the backslash, in whichever way the server reads literals.
     return " || '/' || ".join(
-        f"replace(replace(({column.sql})::text, chr(92), chr(92) || chr(92)), '/', chr(92) || '/')" for column in key
+        f"replace(replace(({column})::text, chr(92), chr(92) || chr(92)), '/', chr(92) || '/')" for column in key
     )
 
 

@@ -280,14 +280,3 @@ def _iso(moment: datetime | None) -> str | None:
 
 def _seconds_since(moment: datetime | None, now: datetime) -> float | None:
     return None if moment is None else round((now - moment).total_seconds(), 3)
-
-
-def profiles_table(profiles: Iterable[Profile]) -> list[str]:
-    """The known queues as rows of a Markdown table, for the README; a test keeps it true."""
-    rows = []
-    for profile in profiles:
-        acts = ", ".join(f"{name} (own tool)" if act.delegate else name for name, act in profile.actions.items())
-        tested = f" {', '.join(profile.tested)}" if profile.tested else ""
-        late = "is fenced" if profile.completion_fenced else "can complete"
-        rows.append(f"| {profile.title}{tested} | {profile.label} | {profile.evidence} | {late} | {acts or 'none'} |")
-    return rows

@@ -55,6 +55,11 @@ def parameters(sql: str) -> frozenset[str]:
     return frozenset(match["name"] for match in _TOKEN.finditer(sql) if match["name"])
 
 
+def quote_identifier(name: str) -> str:
+    """A name as a quoted identifier of SQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
 @cache
 def load(name: str) -> bytes:
     """`sql/NAME.sql`, ready for psycopg's `execute` with a dictionary of its parameters."""

@@ -8,10 +8,10 @@ import pytest
 from leasetop import statements
 from leasetop.database import Database
 from leasetop.filter import parse
-from leasetop.finding import find
 from leasetop.model import View
 from leasetop.queue import Queue
 from tests import world
+from tests.queues import open_queue
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def connection(dsn: str) -> psycopg.Connection:
 @pytest.fixture
 async def queue(dsn: str) -> AsyncIterator[Queue]:
     database = Database(dsn)
-    yield await find(database)
+    yield await open_queue(database)
     await database.close()
 
 

@@ -16,7 +16,6 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input
 
-from leasetop import finding
 from leasetop.database import Database
 from leasetop.demo import shop
 from leasetop.demo.fleet import Condition, Fleet, Pace
@@ -31,6 +30,7 @@ from leasetop.tui.screens.workers import WorkersScreen
 from leasetop.tui.widgets.jobs import Jobs
 from leasetop.tui.widgets.rows import Rows
 from tests.demo.chances import set_chances
+from tests.queues import open_queue
 from tests.waiting import until
 
 # No watcher: in this story the operator sweeps.
@@ -52,7 +52,7 @@ async def app(dsn: str, fleet: Fleet) -> AsyncIterator[LeasetopApp]:
     Provider(dsn).prepare()
     database = Database(dsn)
     yield LeasetopApp(
-        await finding.find(database),
+        await open_queue(database),
         actor="ops@box",
         interval=timedelta(seconds=0.1),
         fleet=fleet,

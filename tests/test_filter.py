@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from leasetop.database import Database
 from leasetop.filter import FilterError, exactly, parse
-from leasetop.finding import find
 from leasetop.model import View
 from leasetop.queue import Queue
 from tests import world
+from tests.queues import open_queue
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ async def queue(dsn: str) -> AsyncIterator[Queue]:
         world.put(connection, "Failed", attempts=5, key="50% off_%")
         connection.execute("UPDATE payment_jobs SET last_error = 'card declined' WHERE status = 'Failed'")
         connection.execute("UPDATE payment_jobs SET created_at = now() - interval '1 hour' WHERE id IN (1, 6)")
-    yield await find(database)
+    yield await open_queue(database)
     await database.close()
 
 

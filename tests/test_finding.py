@@ -3,12 +3,13 @@
 import psycopg
 import pytest
 
-from leasetop import finding, schema
+from leasetop import schema
 from leasetop.database import Database
 from leasetop.errors import NoQueue
-from leasetop.finding import SeveralQueues, find, survey
+from leasetop.finding import SeveralQueues, survey
 from leasetop.model import State
 from leasetop.profile import ProfileError
+from tests.queues import open_queue
 
 _CHANCY = """
 CREATE TABLE {0}.chancy_jobs (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), queue text, func text, kwargs jsonb,
@@ -42,7 +43,7 @@ def run(dsn: str, *statements: str) -> None:
 async def test_a_known_queue_is_found_in_whatever_schema_it_is(database: Database, blank_dsn: str) -> None:
     odd = '"Odd ""one"" here"'
     run(blank_dsn, f"CREATE SCHEMA {odd}", _CHANCY.format(odd))
-    queue = await find(database)
+    queue = await open_queue(database)
     assert queue.profile.id == "chancy"
     assert queue.profile.title == 'chancy in Odd "one" here'
     assert (await queue.snapshot()).tallies[State.PENDING].count == 0
@@ -65,19 +66,19 @@ async def test_of_several_queues_one_must_be_named(database: Database, blank_dsn
     with psycopg.connect(blank_dsn) as connection:
         schema.apply(connection)
     with pytest.raises(SeveralQueues, match=r"3 queues here: 'payment_jobs', 'chancy in b', 'chancy'.*--queue"):
-        await find(database)
-    assert (await find(database, name="chancy in b")).profile.live.relation.startswith('"b"."chancy_jobs"')
+        await open_queue(database)
+    assert (await open_queue(database, name="chancy in b")).profile.live.relation.startswith('"b"."chancy_jobs"')
     with pytest.raises(NoQueue, match="no queue 'river' here; found: 'payment_jobs', "):
-        await find(database, name="river")
+        await open_queue(database, name="river")
 
 
 async def test_each_queue_of_a_library_that_has_tables_for_each_is_one(database: Database, blank_dsn: str) -> None:
     run(blank_dsn, _PGMQ)
     found = await survey(database)
     assert [profile.title for profile in found.profiles] == ["pgmq: Emails", "pgmq: it's odd"]
-    emails = await find(database, name="pgmq: Emails")
+    emails = await open_queue(database, name="pgmq: Emails")
     assert (await emails.snapshot()).tallies[State.PENDING].count == 2
-    odd = await find(database, name="pgmq: it's odd")
+    odd = await open_queue(database, name="pgmq: it's odd")
     assert (await odd.snapshot()).tallies[State.PENDING].count == 0
 
 
@@ -112,8 +113,8 @@ async def test_a_parameter_moves_the_line_between_live_and_stuck(database: Datab
         "INSERT INTO chancy_workers VALUES ('w', now() - interval '2 minutes')",
         "INSERT INTO chancy_jobs (queue, state, taken_by, attempts) VALUES ('default', 'running', 'w', 1)",
     )
-    assert (await (await find(database)).snapshot()).tallies[State.STUCK].count == 1
-    patient = await find(database, params={"stale_after": "5 minutes"})
+    assert (await (await open_queue(database)).snapshot()).tallies[State.STUCK].count == 1
+    patient = await open_queue(database, params={"stale_after": "5 minutes"})
     snapshot = await patient.snapshot()
     assert (snapshot.tallies[State.STUCK].count, snapshot.tallies[State.PROCESSING].count) == (0, 1)
     (job,) = snapshot.jobs
@@ -130,9 +131,9 @@ async def test_a_wrong_parameter_is_refused_in_words(
 ) -> None:
     run(blank_dsn, _CHANCY.format("public"))
     with pytest.raises(ProfileError, match=said):
-        await find(database, params=params)
+        await open_queue(database, params=params)
 
 
 async def test_where_nothing_is_found_the_message_says_what_was_looked_for(database: Database) -> None:
     with pytest.raises(NoQueue, match=r"looked for payment_jobs, .*procrastinate.*leasetop init"):
-        await finding.find(database)
+        await open_queue(database)

@@ -7,13 +7,14 @@ from datetime import timedelta
 import psycopg
 import pytest
 
-from leasetop import finding, journal, statements
+from leasetop import journal, statements
 from leasetop.database import Database
 from leasetop.errors import Refused
 from leasetop.model import Job, Policy, Snapshot, State, View
 from leasetop.queue import Queue
 from leasetop.tui.poller import Poller
 from tests import world
+from tests.queues import open_queue
 from tests.screens import still
 
 _TABLE = """
@@ -32,7 +33,7 @@ def connection(blank_dsn: str) -> Iterator[psycopg.Connection]:
 @pytest.fixture
 async def plain(blank_dsn: str, connection: psycopg.Connection) -> AsyncIterator[Queue]:
     database = Database(blank_dsn)
-    yield await finding.find(database)
+    yield await open_queue(database)
     await database.close()
 
 
@@ -146,7 +147,7 @@ async def test_without_the_systems_identifier_a_server_is_known_by_its_address(
     connection.execute(f"GRANT SELECT, UPDATE ON payment_jobs TO {role}".encode())
     database = Database(f"{blank_dsn} options='-c role={role}'")
     try:
-        queue = await finding.find(database)
+        queue = await open_queue(database)
         assert (await queue.requeue(await job(queue, 1), "a@box", "x")).done
         (line,) = lines()
         assert line["cluster"] is None and line["server"]
@@ -158,7 +159,7 @@ async def test_without_the_systems_identifier_a_server_is_known_by_its_address(
 
 async def test_a_refused_act_on_the_home_table_is_journaled_as_well(dsn: str) -> None:
     database = Database(dsn)
-    queue = await finding.find(database)
+    queue = await open_queue(database)
     try:
         with psycopg.connect(dsn, autocommit=True) as connection:
             seen = await job(queue, world.held(connection, lease_s=60))
@@ -172,7 +173,7 @@ async def test_a_refused_act_on_the_home_table_is_journaled_as_well(dsn: str) ->
 
 async def test_on_the_home_table_the_history_is_the_journal(dsn: str) -> None:
     database = Database(dsn)
-    queue = await finding.find(database)
+    queue = await open_queue(database)
     try:
         with psycopg.connect(dsn, autocommit=True) as connection:
             number = world.held(connection, lease_s=-5)
@@ -199,7 +200,7 @@ def _sweep() -> dict[str, object]:
 
 async def test_an_act_that_is_refused_says_what_is_different(dsn: str) -> None:
     database = Database(dsn)
-    queue = await finding.find(database)
+    queue = await open_queue(database)
     try:
         with psycopg.connect(dsn, autocommit=True) as connection:
             number = world.held(connection)
@@ -228,7 +229,7 @@ def test_a_costly_screen_asks_less_often() -> None:
 async def test_what_a_refresh_cost_is_by_the_server_s_clock(dsn: str) -> None:
     database = Database(dsn)
     try:
-        snapshot: Snapshot = await (await finding.find(database)).snapshot(View.ACTIVE)
+        snapshot: Snapshot = await (await open_queue(database)).snapshot(View.ACTIVE)
         assert timedelta() < snapshot.cost <= snapshot.took
         assert snapshot.now > still.NOW
     finally:

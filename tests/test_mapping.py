@@ -12,13 +12,14 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from leasetop import finding, guess, journal, profile
+from leasetop import guess, journal, profile
 from leasetop.database import Database
 from leasetop.errors import NoQueue, Refused
 from leasetop.mapping import Meaning
 from leasetop.model import Policy, State, View
 from leasetop.naming import MappingError
 from leasetop.queue import Queue
+from tests.queues import open_queue
 
 CASES = Path(__file__).parent / "cases"
 NAMES = sorted(file.stem for file in CASES.glob("*.json"))
@@ -152,7 +153,7 @@ async def test_an_act_that_cannot_be_journaled_says_so(database: Database, blank
 async def test_a_plain_payment_jobs_opens_without_a_question(database: Database, blank_dsn: str) -> None:
     with psycopg.connect(blank_dsn, autocommit=True) as connection:
         connection.execute((CASES / "plain_payment_jobs.sql").read_bytes())
-    queue = await finding.find(database)
+    queue = await open_queue(database)
     assert not queue.profile.is_home
     assert (await queue.snapshot()).tallies[State.STUCK].count == 1
 
@@ -205,7 +206,7 @@ async def test_a_state_that_no_row_is_in_is_known_by_default_and_constraint(
             f"CREATE TABLE tasks (id int PRIMARY KEY, status {status}, owner text, lease_until timestamptz)".encode()
         )
         connection.execute(b"INSERT INTO tasks VALUES (1, 'running', 'w', now() - interval '1 h')")
-        queue = await finding.find(database, table="tasks")
+        queue = await open_queue(database, table="tasks")
         (job,) = (await queue.snapshot()).jobs
         assert (await queue.requeue(job, "ops", "x")).done
         assert connection.execute("SELECT status FROM tasks").fetchone() == (waiting,)
@@ -217,7 +218,7 @@ async def test_a_table_in_our_own_words_opens_when_nothing_is_pending(database: 
             b"CREATE TABLE payment_jobs (id int PRIMARY KEY, status text, lease_owner text, lease_until timestamptz)"
         )
         connection.execute(b"INSERT INTO payment_jobs VALUES (1, 'Processing', 'w', now() - interval '1 h')")
-        queue = await finding.find(database)
+        queue = await open_queue(database)
         (job,) = (await queue.snapshot()).jobs
         assert (await queue.requeue(job, "ops", "x")).done
         assert connection.execute("SELECT status FROM payment_jobs").fetchone() == ("Pending",)
@@ -247,7 +248,7 @@ async def test_without_a_status_an_end_says_that_a_job_is_done(database: Databas
             b"""INSERT INTO tasks VALUES (1, NULL, NULL, NULL), (2, 'w', now() - interval '1 h', NULL),
                 (3, 'w', now() - interval '1 h', now()), (4, NULL, NULL, now())"""
         )
-        queue = await finding.find(database, table="tasks")
+        queue = await open_queue(database, table="tasks")
         snapshot = await queue.snapshot(View.ALL)
         counts = {state: tally.count for state, tally in snapshot.tallies.items() if tally.count}
         assert counts == {State.PENDING: 1, State.STUCK: 1, State.COMPLETED: 2}
@@ -260,7 +261,7 @@ async def test_a_state_that_is_only_compared_needs_no_row(database: Database, bl
     with psycopg.connect(blank_dsn, autocommit=True) as connection:
         connection.execute(b"CREATE TABLE tasks (id int PRIMARY KEY, status text, owner text, lease_until timestamptz)")
         connection.execute(b"INSERT INTO tasks VALUES (1, 'PENDING', NULL, NULL)")
-        queue = await finding.find(database, table="tasks")
+        queue = await open_queue(database, table="tasks")
         connection.execute(b"INSERT INTO tasks VALUES (2, 'RUNNING', 'w', now() - interval '1 h')")
         assert (await queue.snapshot()).tallies[State.STUCK].count == 1
 
@@ -275,7 +276,7 @@ async def test_a_part_of_a_key_may_hold_a_slash(database: Database, blank_dsn: s
             b"INSERT INTO t VALUES ('eu/1', 2, 'running', 'w', now() - interval '1 h'), "
             b"('eu', 1, 'pending', NULL, NULL)"
         )
-        queue = await finding.find(database, table="t")
+        queue = await open_queue(database, table="t")
         assert {job.id for job in (await queue.snapshot()).jobs} == {"eu\\/1/2", "eu/1"}
         found = await queue.find_jobs(["eu\\/1/2", "eu/1/2", "eu/1", "eu", "eu/1/x"])
         assert {given: job.key for given, job in found.items() if job} == {

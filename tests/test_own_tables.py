@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 from textual.widgets import Static
 
-from leasetop import finding, guess, profile
+from leasetop import guess, profile
 from leasetop.cli import main
 from leasetop.database import Database
 from leasetop.errors import NoQueue, Refused
@@ -20,6 +20,7 @@ from leasetop.naming import MappingError
 from leasetop.queue import Queue
 from leasetop.tui.app import LeasetopApp
 from leasetop.tui.screens.requeue import RequeueDialog
+from tests.queues import open_queue
 from tests.waiting import until
 
 JOBS = "id int PRIMARY KEY, status text DEFAULT 'pending', owner text, lease_until timestamptz"
@@ -112,7 +113,7 @@ async def test_expires_at_alone_is_asked_about_too(database: Database, hand: psy
     run(hand, "CREATE TABLE payment_jobs (id int PRIMARY KEY, status text, owner text, expires_at timestamptz)")
     run(hand, "INSERT INTO payment_jobs VALUES (1, 'running', 'w', now()), (2, 'pending', NULL, now())")
     with pytest.raises(NoQueue, match="is expires_at the end of a lease, or of the job itself"):
-        await finding.find(database)
+        await open_queue(database)
 
 
 @pytest.mark.parametrize(
@@ -772,7 +773,7 @@ def is_blocked_by(hand: psycopg.Connection, other: psycopg.Connection) -> bool:
 
 async def test_the_plain_table_opens_by_name(database: Database, hand: psycopg.Connection) -> None:
     run(hand, f"CREATE TABLE jobs ({JOBS})", HELD, "INSERT INTO jobs VALUES (2)")
-    queue = await finding.find(database, table="jobs")
+    queue = await open_queue(database, table="jobs")
     assert (await queue.snapshot()).tallies[State.STUCK].count == 1
 
 
@@ -1331,7 +1332,7 @@ def test_what_a_table_is_called_is_data_in_every_command(hand: psycopg.Connectio
 
 async def test_what_a_table_is_called_is_data_on_the_screen(database: Database, hand: psycopg.Connection) -> None:
     make_hostile(hand)
-    app = LeasetopApp(await finding.find(database, table=_HOSTILE), actor="ops", interval=timedelta(hours=1))
+    app = LeasetopApp(await open_queue(database, table=_HOSTILE), actor="ops", interval=timedelta(hours=1))
     async with app.run_test(size=(140, 40)) as pilot, asyncio.timeout(60):
         while app.snapshot is None:
             await pilot.pause(0.02)

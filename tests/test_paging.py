@@ -7,19 +7,20 @@ from dataclasses import replace
 import psycopg
 import pytest
 
-from leasetop import finding, paging, profile, reading
+from leasetop import paging, profile, reading
 from leasetop.database import Database
 from leasetop.filter import parse
 from leasetop.model import Job, State, View
 from leasetop.paging import Term
 from leasetop.queue import Queue
 from tests import world
+from tests.queues import open_queue
 
 
 @pytest.fixture
 async def queue(dsn: str) -> AsyncIterator[Queue]:
     database = Database(dsn)
-    yield await finding.find(database)
+    yield await open_queue(database)
     await database.close()
 
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from leasetop.config import MASKED
 from leasetop.payload import pretty
 
 _JSON = st.recursive(
@@ -16,14 +17,14 @@ _JSON = st.recursive(
 
 
 def test_numbers_are_as_they_are_stored() -> None:
-    assert pretty('{"amount": 12.300, "big": 90071992547409931, "e": 1e400}') == (
+    assert pretty('{"amount": 12.300, "big": 90071992547409931, "e": 1e400}', MASKED) == (
         '{\n  "amount": 12.300,\n  "big": 90071992547409931,\n  "e": 1e400\n}'
     )
 
 
 @pytest.mark.parametrize("name", ["password", "Card-Number", "apiKey", "api_key", "IBAN"])
 def test_secrets_are_hidden_however_deep(name: str) -> None:
-    assert "s3cret" not in pretty(json.dumps({"a": [{"b": {name: {"x": "s3cret"}, "c": 1}}]}))
+    assert "s3cret" not in pretty(json.dumps({"a": [{"b": {name: {"x": "s3cret"}, "c": 1}}]}), MASKED)
 
 
 @pytest.mark.parametrize(
@@ -36,7 +37,7 @@ def test_secrets_are_hidden_however_deep(name: str) -> None:
     ],
 )
 def test_secrets_are_hidden_in_what_is_no_json(text: str) -> None:
-    shown = pretty(text)
+    shown = pretty(text, MASKED)
     assert "s3cret" not in shown
     assert shown != text
 
@@ -54,12 +55,12 @@ def test_what_is_shown_is_the_same_json(value: object) -> None:
 
 @given(st.text(max_size=60))
 def test_any_text_is_shown(text: str) -> None:
-    assert isinstance(pretty(text), str)
+    assert isinstance(pretty(text, MASKED), str)
 
 
 def test_what_is_nested_beyond_reason_is_shown_as_it_is() -> None:
     deep = "[" * 5000 + "]" * 5000
-    assert pretty(deep) == deep
+    assert pretty(deep, MASKED) == deep
 
 
 @pytest.mark.parametrize(
@@ -68,16 +69,16 @@ def test_what_is_nested_beyond_reason_is_shown_as_it_is() -> None:
 )
 def test_a_key_that_has_a_secret_one_in_its_words_is_hidden(name: str) -> None:
     for shown in (
-        pretty(json.dumps({name: "s3cret"})),
-        pretty(f"{name}: s3cret\n"),
-        pretty(f'{{"{name}": ["s3cret", 1'),
+        pretty(json.dumps({name: "s3cret"}), MASKED),
+        pretty(f"{name}: s3cret\n", MASKED),
+        pretty(f'{{"{name}": ["s3cret", 1', MASKED),
     ):
         assert "s3cret" not in shown
 
 
 @pytest.mark.parametrize("name", ["company", "span", "expansion", "amount", "tokyo", "keyboard"])
 def test_a_key_that_only_looks_a_bit_like_one_is_shown(name: str) -> None:
-    assert "plain" in pretty(json.dumps({name: "plain"}))
+    assert "plain" in pretty(json.dumps({name: "plain"}), MASKED)
 
 
 @pytest.mark.parametrize(
@@ -94,17 +95,17 @@ def test_a_key_that_only_looks_a_bit_like_one_is_shown(name: str) -> None:
     ],
 )
 def test_a_secret_that_is_nested_cut_or_in_a_text_of_its_own_is_hidden(text: str) -> None:
-    assert "s3cret" not in pretty(text)
-    assert "••••" in pretty(text)
+    assert "s3cret" not in pretty(text, MASKED)
+    assert "••••" in pretty(text, MASKED)
 
 
 def test_what_stands_around_a_secret_stays() -> None:
     assert (
-        pretty('password: x\nid: 7, "token": {"a": [1]} and more, [')
+        pretty('password: x\nid: 7, "token": {"a": [1]} and more, [', MASKED)
         == 'password: ••••\nid: 7, "token": •••• and more, ['
     )
 
 
 def test_a_long_text_is_looked_through_once() -> None:
     for piece in ("a", "a.", '"', "a:", "password=", '{"password":', "\\"):
-        assert pretty(piece * (20_000 // len(piece)))
+        assert pretty(piece * (20_000 // len(piece)), MASKED)

@@ -6,12 +6,13 @@ from collections.abc import AsyncIterator, Callable, Iterator
 import psycopg
 import pytest
 
-from leasetop import finding, schema
+from leasetop import schema
 from leasetop.database import Database
 from leasetop.errors import NoQueue, Refused, Unreachable
 from leasetop.model import Job, Policy, Reason, State, View
 from leasetop.queue import Queue
 from tests import world
+from tests.queues import open_queue
 
 
 @pytest.fixture
@@ -23,7 +24,7 @@ def connection(dsn: str) -> Iterator[psycopg.Connection]:
 @pytest.fixture
 async def queue(dsn: str) -> AsyncIterator[Queue]:
     database = Database(dsn)
-    yield await finding.find(database)
+    yield await open_queue(database)
     await database.close()
 
 
@@ -258,7 +259,7 @@ async def test_a_payment_is_enqueued_once(queue: Queue, connection: psycopg.Conn
 async def test_a_database_without_a_queue_is_said_to_have_none(blank_dsn: str) -> None:
     database = Database(blank_dsn)
     with pytest.raises(NoQueue, match="payment_jobs"):
-        await finding.find(database)
+        await open_queue(database)
     await database.close()
 
 
@@ -273,7 +274,7 @@ async def test_a_broken_connection_is_made_anew(queue: Queue, connection: psycop
 async def test_a_read_only_database_refuses_acts_itself(dsn: str, connection: psycopg.Connection) -> None:
     job = world.held(connection, lease_s=-5)
     database = Database(dsn, read_only=True)
-    queue = await finding.find(database)
+    queue = await open_queue(database)
     with pytest.raises(Refused, match="read-only"):
         await queue.requeue(await seen(queue, job), "ops", "x")
     await database.close()
@@ -287,7 +288,7 @@ async def test_a_role_without_privileges_is_told_so(queue: Queue, connection: ps
     database = Database(psycopg.conninfo.make_conninfo(dsn, user="onlooker"))
     try:
         with pytest.raises(Refused, match="no privilege"):
-            await (await finding.find(database)).requeue(await seen(queue, job), "onlooker", "x")
+            await (await open_queue(database)).requeue(await seen(queue, job), "onlooker", "x")
     finally:
         await database.close()
         connection.execute("DROP OWNED BY onlooker")
@@ -297,7 +298,7 @@ async def test_a_role_without_privileges_is_told_so(queue: Queue, connection: ps
 async def test_a_session_that_somebody_set_read_only_stays_that(dsn: str, connection: psycopg.Connection) -> None:
     job = world.held(connection, lease_s=-5)
     database = Database(psycopg.conninfo.make_conninfo(dsn, options="-c default_transaction_read_only=on"))
-    queue = await finding.find(database)
+    queue = await open_queue(database)
     with pytest.raises(Refused, match="read-only"):
         await queue.sweep(Policy.REQUEUE, "ops")
     await database.close()
@@ -368,7 +369,7 @@ async def test_a_role_that_may_read_the_jobs_only_still_sees_them(dsn: str, conn
     number = world.held(connection)
     database = Database(f"{dsn} options='-c role={role}'")
     try:
-        queue = await finding.find(database)
+        queue = await open_queue(database)
         snapshot = await queue.snapshot()
         assert [job.id for job in snapshot.jobs] == [str(number)]
         assert (snapshot.watchers, snapshot.throughput) == (None, None)
@@ -394,7 +395,7 @@ async def test_a_database_of_another_encoding_opens_and_is_acted_on(
             connection.execute(rb"UPDATE payment_jobs SET stage = E'\344\377'")
     database = Database(dsn)
     try:
-        queue = await finding.find(database)
+        queue = await open_queue(database)
         (job,) = (await queue.snapshot()).jobs
         assert job.error == "x" * 300 + "…"
         assert job.stage == ("\ufffd\ufffd" if encoding == "SQL_ASCII" else job.stage)
@@ -424,7 +425,7 @@ async def test_many_jobs_of_a_composite_key_are_read_at_once(database: Database,
             b"unnest(ARRAY['2026-01-01'::timestamptz, '2026-01-02']) t"
         )
         hand.execute(b"INSERT INTO jobs VALUES ('x', now(), 'running', 'w', now()), ('y', now(), 'done', NULL, NULL)")
-    queue = await finding.find(database, table="jobs")
+    queue = await open_queue(database, table="jobs")
     jobs = (await queue.snapshot(View.PENDING)).jobs
     assert len(jobs) == 4
     wanted = [jobs[0].key, jobs[3].key, (jobs[0].key[0], "1999-01-01")]

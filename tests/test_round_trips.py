@@ -8,11 +8,11 @@ import psycopg
 import pytest
 from psycopg import conninfo
 
-from leasetop import finding
 from leasetop.database import Database
 from leasetop.model import View
 from leasetop.queue import Queue
 from tests import world
+from tests.queues import open_queue
 
 
 class Line:
@@ -57,7 +57,7 @@ async def line(dsn: str, short_directory: Path) -> AsyncIterator[Line]:
 @pytest.fixture
 async def queue(dsn: str, line: Line, short_directory: Path) -> AsyncIterator[Queue]:
     database = Database(conninfo.make_conninfo(dsn, host=str(short_directory / "line")))
-    found = await finding.find(database)
+    found = await open_queue(database)
     await found.snapshot()
     yield found
     await database.close()

@@ -7,13 +7,14 @@ from datetime import timedelta
 import psycopg
 import pytest
 
-from leasetop import finding, profile, statements
+from leasetop import profile, statements
 from leasetop.database import Database
 from leasetop.errors import Refused
 from leasetop.model import Policy
 from leasetop.profile import ProfileError
 from leasetop.queue import Queue
 from tests import world
+from tests.queues import open_queue
 
 
 @pytest.fixture
@@ -25,7 +26,7 @@ def connection(dsn: str) -> Iterator[psycopg.Connection]:
 @pytest.fixture
 async def queue(dsn: str) -> AsyncIterator[Queue]:
     database = Database(dsn)
-    yield await finding.find(database)
+    yield await open_queue(database)
     await database.close()
 
 

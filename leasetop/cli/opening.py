@@ -83,12 +83,14 @@ def titled(database: str, host: str) -> str:
 
 async def find_queue(database: "Database", target: Target) -> "Queue":
     from leasetop.finding import find
+    from leasetop.queue import Queue
 
     if target.profile is not None:
         _look_first(target.profile)
-    return await find(
+    profile = await find(
         database, table=target.table, profile=target.profile, name=target.queue, params=dict(target.params)
     )
+    return Queue(database, profile)
 
 
 def _look_first(profile: Path) -> None:

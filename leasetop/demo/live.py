@@ -19,6 +19,7 @@ from leasetop.demo.fleet import Fleet
 from leasetop.demo.postgres import EmbeddedPostgres, default_directory
 from leasetop.finding import find
 from leasetop.model import Policy
+from leasetop.queue import Queue
 
 DATABASE = "leasetop"
 _FIRST_PAYMENTS = 25
@@ -66,7 +67,7 @@ async def _show(dsn: str, workers: int, policy: Policy, race: bool, config: Conf
         if workers:
             await fleet.spawn(workers)
         app = LeasetopApp(
-            await find(database),
+            Queue(database, await find(database)),
             actor=whoami.operator(),
             interval=timedelta(seconds=config.interval_s),
             policy=policy,

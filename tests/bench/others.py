@@ -9,13 +9,13 @@ import statistics
 
 import psycopg
 
-from leasetop import finding
 from leasetop.database import Database
 from leasetop.demo.postgres import EmbeddedPostgres
 from leasetop.model import View
 from tests.bench import table
 from tests.engines import environment, node
 from tests.engines.driver import Engine
+from tests.queues import open_queue
 
 _ROUNDS = 15
 _BATCH = 1_000_000
@@ -102,7 +102,7 @@ def _filled(name: str, dsn: str, finished: int) -> tuple[float, float]:
 
 async def _cost(dsn: str) -> float:
     database = Database(dsn)
-    queue = await finding.find(database)
+    queue = await open_queue(database)
     await queue.snapshot(View.ACTIVE)
     costs = [(await queue.snapshot(View.ACTIVE)).cost.total_seconds() * 1000 for _ in range(_ROUNDS)]
     await database.close()

@@ -7,11 +7,11 @@ import time
 
 import psycopg
 
-from leasetop import finding
 from leasetop.database import Database
 from leasetop.demo.postgres import EmbeddedPostgres
 from leasetop.model import View
 from tests.bench import table
+from tests.queues import open_queue
 
 _FINISHED = 1_000_000
 _ROUNDS = 40
@@ -44,7 +44,7 @@ def measure(server: EmbeddedPostgres, told: argparse.Namespace) -> None:
 
 async def _cost(dsn: str) -> tuple[float, float]:
     database = Database(dsn)
-    queue = await finding.find(database)
+    queue = await open_queue(database)
     await queue.snapshot(View.ACTIVE)
     with psycopg.connect(dsn, autocommit=True) as connection:
         before, took = _blocks(connection), []

@@ -7,10 +7,10 @@ import pytest
 import pytest_asyncio
 
 from leasetop.database import Database
-from leasetop.finding import find
 from leasetop.queue import Queue
 from tests.engines import environment
 from tests.engines.driver import Engine
+from tests.queues import open_queue
 
 MakeEngine = Callable[[str, str], Engine]
 
@@ -39,4 +39,4 @@ def make_engine(blank_dsn: str) -> MakeEngine:
 @pytest_asyncio.fixture
 async def queue(engine: Engine, database: Database) -> Queue:
     """The queue that leasetop finds in the engine's database, once the engine's tables are there."""
-    return await find(database)
+    return await open_queue(database)

@@ -9,12 +9,12 @@ import pytest_asyncio
 from psycopg.conninfo import make_conninfo
 
 from leasetop.database import Database
-from leasetop.finding import find
 from leasetop.model import State
 from leasetop.queue import Queue
 from tests.engines import node
 from tests.engines.looking import act, counts, execute, only, requeue, rows
 from tests.engines.node import Driver, driving
+from tests.queues import open_queue
 
 LACKS = node.missing()
 pytestmark = [pytest.mark.engines, pytest.mark.skipif(LACKS is not None, reason=LACKS or "")]
@@ -40,7 +40,7 @@ def jobs(dsn: str) -> list[str]:
 @pytest_asyncio.fixture
 async def queue(database: Database, blank_dsn: str) -> AsyncIterator[Queue]:
     run(blank_dsn, "install")
-    found = await find(database)
+    found = await open_queue(database)
     assert found.profile.id == "graphile-worker"
     yield found
 
@@ -231,7 +231,7 @@ async def test_a_user_who_is_not_the_owner_sees_all_and_changes_nothing(queue: Q
         assert jobs(dsn) == []
         theirs = Database(dsn)
         try:
-            guest = await find(theirs)
+            guest = await open_queue(theirs)
             assert await counts(guest) == {State.STUCK: 1}
             outcome = await requeue(guest, await only(guest, State.STUCK))
         finally:

@@ -9,12 +9,12 @@ import pytest_asyncio
 
 from leasetop.database import Database
 from leasetop.errors import Refused
-from leasetop.finding import find
 from leasetop.model import State
 from leasetop.queue import Queue
 from tests.engines import node
 from tests.engines.looking import act, counts, execute, only, requeue, rows
 from tests.engines.node import Driver, driving
+from tests.queues import open_queue
 
 LACKS = node.missing()
 pytestmark = [pytest.mark.engines, pytest.mark.skipif(LACKS is not None, reason=LACKS or "")]
@@ -43,7 +43,7 @@ async def queue(database: Database, blank_dsn: str) -> AsyncIterator[Queue]:
 
 async def installed(database: Database, dsn: str, *policy: str) -> Queue:
     run(dsn, "install", *policy)
-    found = await find(database)
+    found = await open_queue(database)
     assert found.profile.id == "pg-boss"
     return found
 

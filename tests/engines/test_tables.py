@@ -16,7 +16,6 @@ import pytest_asyncio
 
 from leasetop.database import Database
 from leasetop.errors import Refused
-from leasetop.finding import find
 from leasetop.model import Job, Snapshot, State, View
 from leasetop.profile import shipped
 from leasetop.queue import Queue
@@ -30,6 +29,7 @@ from tests.engines.looking import (
     requeue,
     rows,
 )
+from tests.queues import open_queue
 from tests.waiting import until
 
 TABLES = Path(__file__).parent / "tables"
@@ -83,7 +83,7 @@ async def made(case: Case, dsn: str) -> None:
 
 
 async def found(database: Database, case: Case) -> Queue:
-    queue = await find(database)
+    queue = await open_queue(database)
     assert queue.profile.id == case.profile
     return queue
 
